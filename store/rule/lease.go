@@ -1,0 +1,113 @@
+package rule
+
+import (
+	"time"
+
+	"github.com/twolane/twolane/store"
+)
+
+// Grant leases a claimable command.
+func Grant(now Now, c *store.Command, name store.LeaseName, worker string, v time.Duration) {
+	c.Place, c.Lease, c.Owner = store.Leased, name, worker
+	c.LeasedAt, c.LeaseUntil = now.Lease, now.Lease.Add(v)
+	c.Starts++
+}
+
+// Renew extends the lease of c if name is the current one.
+func Renew(now Now, c *store.Command, name store.LeaseName, v time.Duration) store.RenewResult {
+	if c == nil || c.Place != store.Leased || c.Lease != name {
+		return store.RenewResult{State: store.RenewLost}
+	}
+	r := store.RenewResult{State: store.RenewOK, Cancel: c.CancelAsked != 0}
+	if c.Deadline != 0 && now.Wall >= c.Deadline.Add(store.DeadlineGrace) {
+		r.State = store.RenewRefused
+		return r
+	}
+	c.LeaseUntil = now.Lease.Add(v)
+	return r
+}
+
+// Expired reports whether the reaper may end the lease of c.
+func Expired(now Now, c *store.Command) bool {
+	return c.Place == store.Leased && c.LeaseUntil <= now.Lease
+}
+
+// Reap ends an expired lease. It is a loss only if the heartbeat of its owner has expired too.
+func Reap(now Now, c *store.Command, ownerLives bool, q store.QueueConfig, v time.Duration) {
+	if ownerLives {
+		unlease(c)
+		event(now, c, store.EventClaimLost, c.Owner, "")
+		rest(now, c, q)
+		return
+	}
+	lose(now, c, q, v, "")
+}
+
+// lose counts a loss of the worker that has the lease and ends the lease.
+func lose(now Now, c *store.Command, q store.QueueConfig, v time.Duration, text string) {
+	held := now.Lease.Sub(c.LeasedAt)
+	token := c.Lease.Token
+	unlease(c)
+	if held > 3*v { // it lived more than 2 V before the V in which its lease ran out
+		c.Losses = 1
+	} else {
+		c.Losses++
+	}
+	event(now, c, store.EventLost, c.Owner, text)
+	if c.Losses >= q.MaxLosses {
+		if c.Error == "" {
+			c.Error = "its worker was lost too often in a row"
+		}
+		end(now, c, q, store.Failed, store.ReasonWorkerLost)
+		return
+	}
+	if rest(now, c, q); c.Status.Terminal() {
+		return
+	}
+	wait(now, c, LossPause(c.Losses, token))
+}
+
+// LossPause is how long a command waits after its n-th loss in a row: nothing after the first, then 5 s times three for each more, at most
+// 5 minutes, of which the token of the lost lease decides the upper half.
+func LossPause(n int, token uint64) time.Duration {
+	if n < 2 {
+		return 0
+	}
+	d := 5 * time.Second
+	for i := 2; i < n && d < 5*time.Minute; i++ {
+		d *= 3
+	}
+	d = min(d, 5*time.Minute)
+	frac := token % 65536 * 40503 % 65536 // Knuth's multiplicative hash: the same in Go, SQL and Lua
+	return d/2 + d/2*time.Duration(frac)/65536
+}
+
+// unlease takes the lease away; the command is then nowhere until rest or wait puts it back.
+func unlease(c *store.Command) {
+	c.Lease, c.LeasedAt, c.LeaseUntil, c.Place = store.LeaseName{}, 0, 0, store.InLine
+}
+
+// rest puts a command that has no lease any more back where it was: in line at its old place. One that was to be cancelled or is past its
+// deadline ends, or is due for its cancel visit.
+func rest(now Now, c *store.Command, q store.QueueConfig) {
+	c.Place = store.InLine
+	switch {
+	case c.CancelAsked != 0:
+		cancelAtRest(now, c, q)
+	case Ended(now, c):
+		Expire(now, c, q)
+	case c.Status == store.Pending:
+		c.Eligible = now.Wall
+	}
+}
+
+// wait lets a command at rest wait for d on the run clock.
+func wait(now Now, c *store.Command, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	c.Due = now.Run.Add(d)
+	if c.Status == store.Pending {
+		c.Place, c.Eligible = store.Scheduled, 0
+	}
+}

@@ -1,0 +1,76 @@
+package rule
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/twolane/twolane/store"
+)
+
+// Class says which kind of turn a live command waits for when it stands in line.
+func Class(c *store.Command) store.Class {
+	switch {
+	case c.Status == store.Processing && c.CancelAsked != 0:
+		return store.ClassCancel
+	case c.Losses >= 2:
+		return store.ClassSuspect
+	case c.Status == store.Pending && (c.Failures > 0 || c.Losses > 0):
+		return store.ClassRerun
+	}
+	return store.ClassFirst
+}
+
+// Line names the line that a live command stands in: the commands alike to every limit. Equal strings are one line.
+func Line(c *store.Command) string {
+	var b strings.Builder
+	b.Grow(96)
+	for _, s := range [...]string{c.Queue, c.Lane().String(), Class(c).String(), c.Type, c.Group, c.BatchKey, strconv.Itoa(max(1, c.Cost))} {
+		b.WriteString(s)
+		b.WriteByte(' ') // no name contains a blank
+	}
+	for _, k := range c.Keys {
+		b.WriteString(k.Name + "=" + k.Value + " ")
+	}
+	return b.String()
+}
+
+// Score orders the commands of one lane and class: smaller first. PROCESSING ones go by their due time.
+func Score(order store.Order, c *store.Command) float64 {
+	if c.Status == store.Processing {
+		return float64(c.Due)
+	}
+	if order == store.ByDeadline {
+		if c.Deadline == 0 {
+			return float64(maxTime)*2 + float64(c.Seq)
+		}
+		return float64(c.Deadline)
+	}
+	return float64(c.Priority)*(1<<44) + float64(c.Seq)
+}
+
+// Claimable reports whether c could be leased now, but for pause, rates and limits.
+func Claimable(now Now, c *store.Command) bool {
+	return c.Place == store.InLine && (c.Status == store.Pending || c.Due <= now.Run) && !Ended(now, c)
+}
+
+// Due reports whether a command in place Scheduled belongs in line now.
+func Due(now Now, c *store.Command) bool {
+	return c.Place == store.Scheduled && c.Due <= now.Run && c.NotBefore <= now.Wall
+}
+
+// Promote puts a due command in line, as number seq of arrival.
+func Promote(now Now, seq uint64, c *store.Command) {
+	c.Place, c.Due, c.Seq, c.Eligible = store.InLine, 0, seq, now.Wall
+}
+
+// WaitsSince is the server time since when a claimable command has waited: for a poll, when it fell due.
+func WaitsSince(now Now, c *store.Command) store.Millis {
+	if c.Status == store.Processing {
+		return now.Wall - (now.Run - c.Due)
+	}
+	return c.Eligible
+}
+
+// PreferRerun says whether the turn-th intake invocation of a worker in a queue goes to a re-run when first runs and re-runs both
+// wait: one in four.
+func PreferRerun(turn int) bool { return turn&3 == 3 }

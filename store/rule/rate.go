@@ -1,0 +1,88 @@
+package rule
+
+import (
+	"math"
+	"time"
+
+	"github.com/twolane/twolane/store"
+)
+
+// Bucket is the state of a rate: the theoretical arrival time of the next token in milliseconds on the run clock
+// (the generic cell rate algorithm, ITU-T I.371). 0 is a full bucket.
+type Bucket float64
+
+// Take takes up to n tokens and returns how many it got and how long until the next one. Tokens are never given back.
+func (b Bucket) Take(r store.Rate, run store.Millis, n int) (Bucket, int, time.Duration) {
+	if r.Limit <= 0 {
+		return b, n, 0
+	}
+	step := 1000 / r.Limit
+	burst := float64(max(1, r.Burst))
+	now := float64(run)
+	tat := max(float64(b), now)
+	// A bucket that lies more than one burst ahead was written by another configuration: it is cut back.
+	tat = min(tat, now+burst*step)
+	free := math.Floor((now+burst*step-tat)/step + 1e-9)
+	got := min(n, max(0, int(free)))
+	tat += float64(got) * step
+	wait := time.Duration(0)
+	if got < n {
+		wait = time.Duration(math.Ceil(max(0, tat-(now+(burst-1)*step)))) * time.Millisecond
+	}
+	return Bucket(tat), got, wait
+}
+
+// Throttle is the state of the rate that throttling has lowered for one (queue, lane, type). The zero value does not exist.
+type Throttle struct {
+	Rate   float64      // starts per second at time At
+	Ceil   float64      // half of what was last throttled: up to it the way back doubles
+	At     store.Millis // run clock of the last change
+	Halved store.Millis // run clock of the last halving
+	Bucket Bucket
+}
+
+// Throttled lowers the rate after an answer that the far side is overloaded: at most one halving in 10 s. observed is how many starts per
+// second all workers make together, lane the configured rate; the smaller one that is known is halved.
+func (t Throttle) Throttled(run store.Millis, observed float64, lane store.Rate) Throttle {
+	base := observed
+	if lane.Limit > 0 && (base <= 0 || lane.Limit < base) {
+		base = lane.Limit
+	}
+	if t.Rate > 0 {
+		if run-t.Halved < 10_000 { // no second halving, but this second was not without a throttle
+			t.Rate, t.At = t.Now(run), run
+			return t
+		}
+		base = t.Now(run)
+	}
+	if base <= 0 {
+		base = 1
+	}
+	half := max(base/2, minThrottle)
+	return Throttle{Rate: half, Ceil: half, At: run, Halved: run, Bucket: t.Bucket}
+}
+
+const minThrottle = 0.1 // starts per second: a throttled type is probed at least every ten seconds
+
+// Now is the rate at a moment: it doubles for each whole second without a throttle up to Ceil, then grows by a tenth per second.
+func (t Throttle) Now(run store.Millis) float64 {
+	s := float64(max(0, run-t.At) / 1000)
+	r := t.Rate
+	for ; s > 0 && r < t.Ceil; s-- {
+		r = min(r*2, t.Ceil)
+	}
+	return r * math.Pow(1.1, min(s, 200))
+}
+
+// Gone reports whether the rate has grown so far that it is forgotten: eight times what was left after the last halving.
+func (t Throttle) Gone(run store.Millis) bool { return t.Rate > 0 && t.Now(run) >= 8*t.Ceil }
+
+// Take takes up to n tokens at the present rate.
+func (t Throttle) Take(run store.Millis, n int) (Throttle, int, time.Duration) {
+	if t.Rate <= 0 || t.Gone(run) {
+		return Throttle{}, n, 0
+	}
+	b, got, wait := t.Bucket.Take(store.Rate{Limit: t.Now(run), Burst: 1}, run, n)
+	t.Bucket = b
+	return t, got, wait
+}
