@@ -48,7 +48,7 @@ func lose(now Now, c *store.Command, q store.QueueConfig, v time.Duration, text 
 	held := now.Lease.Sub(c.LeasedAt)
 	token := c.Lease.Token
 	unlease(c)
-	if held > 3*v { // it lived more than 2 V before the V in which its lease ran out
+	if held > 2*v { // it lived well: the row starts anew
 		c.Losses = 1
 	} else {
 		c.Losses++
