@@ -237,6 +237,7 @@ type Command struct {
 	Owner      string    // worker of the current lease
 	LeasedAt   Millis    // lease clock
 	LeaseUntil Millis    // lease clock
+	Overdue    bool      // its handler ignores the end of its time
 	Settled    LeaseName // the last lease that a settle ended
 
 	HasHook      bool   // a Cancel hook exists for what is PROCESSING

@@ -13,11 +13,18 @@ func Grant(now Now, c *store.Command, name store.LeaseName, worker string, v tim
 	c.Starts++
 }
 
-// Renew extends the lease of c if name is the current one.
-func Renew(now Now, c *store.Command, name store.LeaseName, v time.Duration) store.RenewResult {
-	if c == nil || c.Place != store.Leased || c.Lease != name {
+// Renew extends the lease of c if the item names the current one, and keeps what the item says about the invocation.
+func Renew(now Now, c *store.Command, item *store.RenewItem, v time.Duration) store.RenewResult {
+	if c == nil || c.Place != store.Leased || c.Lease != item.Lease {
 		return store.RenewResult{State: store.RenewLost}
 	}
+	if item.Progress != nil {
+		c.Progress = item.Progress
+	}
+	if item.Overdue && !c.Overdue {
+		event(now, c, store.EventOverdue, c.Owner, "")
+	}
+	c.Overdue = item.Overdue
 	r := store.RenewResult{State: store.RenewOK, Cancel: c.CancelAsked != 0}
 	if c.Deadline != 0 && now.Wall >= c.Deadline.Add(store.DeadlineGrace) {
 		r.State = store.RenewRefused
@@ -84,7 +91,7 @@ func LossPause(n int, token uint64) time.Duration {
 
 // unlease takes the lease away; the command is then nowhere until rest or wait puts it back.
 func unlease(c *store.Command) {
-	c.Lease, c.LeasedAt, c.LeaseUntil, c.Place = store.LeaseName{}, 0, 0, store.InLine
+	c.Lease, c.LeasedAt, c.LeaseUntil, c.Overdue, c.Place = store.LeaseName{}, 0, 0, false, store.InLine
 }
 
 // rest puts a command that has no lease any more back where it was: in line at its old place. One that was to be cancelled or is past its

@@ -32,6 +32,15 @@ func (b Bucket) Take(r store.Rate, run store.Millis, n int) (Bucket, int, time.D
 	return Bucket(tat), got, wait
 }
 
+// Force takes one token without waiting for it, as a cancel visit does.
+func (b Bucket) Force(r store.Rate, run store.Millis) Bucket {
+	if r.Limit <= 0 {
+		return b
+	}
+	step := 1000 / r.Limit
+	return Bucket(min(max(float64(b), float64(run))+step, float64(run)+float64(max(1, r.Burst))*step))
+}
+
 // Throttle is the state of the rate that throttling has lowered for one (queue, lane, type). The zero value does not exist.
 type Throttle struct {
 	Rate   float64      // starts per second at time At
@@ -76,6 +85,14 @@ func (t Throttle) Now(run store.Millis) float64 {
 
 // Gone reports whether the rate has grown so far that it is forgotten: eight times what was left after the last halving.
 func (t Throttle) Gone(run store.Millis) bool { return t.Rate > 0 && t.Now(run) >= 8*t.Ceil }
+
+// Force takes one token without waiting for it.
+func (t Throttle) Force(run store.Millis) Throttle {
+	if t.Rate > 0 {
+		t.Bucket = t.Bucket.Force(store.Rate{Limit: t.Now(run), Burst: 1}, run)
+	}
+	return t
+}
 
 // Take takes up to n tokens at the present rate.
 func (t Throttle) Take(run store.Millis, n int) (Throttle, int, time.Duration) {
