@@ -45,9 +45,10 @@ func Reap(now Now, c *store.Command, ownerLives bool, q store.QueueConfig, v tim
 		unlease(c)
 		event(now, c, store.EventClaimLost, c.Owner, "")
 		rest(now, c, q)
-		return
+	} else {
+		lose(now, c, q, v, "")
 	}
-	lose(now, c, q, v, "")
+	c.Owner = ""
 }
 
 // lose counts a loss of the worker that has the lease and ends the lease.

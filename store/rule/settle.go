@@ -56,6 +56,11 @@ func Compare(c *store.Command, s *store.Settlement) store.SettleState {
 
 // Settle ends the lease of c with a valid settlement whose lease is current.
 func Settle(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig, v time.Duration) {
+	settle(now, c, s, q, v)
+	c.Owner = ""
+}
+
+func settle(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig, v time.Duration) {
 	if s.Kind == store.OutcomeAbandon {
 		c.Settled = s.Lease
 		lose(now, c, q, v, s.Error)
