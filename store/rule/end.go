@@ -69,6 +69,11 @@ func Expire(now Now, c *store.Command, q store.QueueConfig) {
 		end(now, c, q, store.Failed, store.ReasonExpired)
 		return
 	}
+	pastDeadline(now, c, q)
+}
+
+// pastDeadline ends a command at rest that has no time left, or makes its cancel visit due.
+func pastDeadline(now Now, c *store.Command, q store.QueueConfig) {
 	if c.Status == store.Processing && c.HasHook {
 		askCancel(now, c, q, "deadline")
 		c.CancelEnds = store.ReasonDeadline

@@ -62,6 +62,11 @@ func lose(now Now, c *store.Command, q store.QueueConfig, v time.Duration, text 
 		c.Losses++
 	}
 	event(now, c, store.EventLost, c.Owner, text)
+	if c.Losses >= q.MaxLosses && c.CancelAsked != 0 {
+		c.CancelUntil = now.Wall // no further visit
+		cancelAtRest(now, c, q)
+		return
+	}
 	if c.Losses >= q.MaxLosses {
 		if c.Error == "" {
 			c.Error = "its worker was lost too often in a row"

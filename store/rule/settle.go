@@ -174,8 +174,8 @@ func retry(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig, 
 		end(now, c, q, store.Failed, store.ReasonUndecodable)
 	case c.MaxFailures > 0 && c.Failures >= c.MaxFailures:
 		end(now, c, q, store.Failed, store.ReasonRetriesExhausted)
-	case c.Deadline != 0 && now.Wall.Add(delay) >= c.Deadline && !(c.Status == store.Processing && c.HasHook):
-		end(now, c, q, store.Failed, store.ReasonDeadline)
+	case c.Deadline != 0 && now.Wall.Add(delay) >= c.Deadline:
+		pastDeadline(now, c, q)
 	default:
 		wait(now, c, delay)
 	}
