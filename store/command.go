@@ -212,6 +212,7 @@ type Command struct {
 
 	Status Status
 	Reason Reason // of FAILED
+	Was    Status // PENDING or PROCESSING when it ended: where a retry puts it back; 0 while live
 	Place  Place
 	Seq    uint64 // arrival order; a command that comes back from a backoff arrives anew
 

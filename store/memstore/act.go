@@ -93,8 +93,11 @@ func (s *Store) actOne(now rule.Now, id string, req *store.ActRequest) error {
 	if req.Kind == store.ActDelete {
 		return s.deleteOne(c, req.Force)
 	}
+	if rule.Ended(now, c) {
+		s.expire(now, c)
+	}
 	if req.Kind == store.ActRetry {
-		if h := s.uniqueHolder(c.UniqueKey); h != nil && h != c {
+		if h := s.uniqueHolder(now, c.UniqueKey); h != nil && h != c {
 			return &store.UniqueHeldError{Key: c.UniqueKey, Holder: h.ID, Status: h.Status}
 		}
 	}

@@ -53,7 +53,7 @@ func (s *Store) maintain(now rule.Now) store.MaintainReply {
 		}
 	}
 	for _, c := range take(func(c *store.Command) bool { return rule.Ended(now, c) }, rule.EndsAt) {
-		s.change(now, c, func(q store.QueueConfig) { rule.Expire(now, c, q) })
+		s.expire(now, c)
 		rep.Expired++
 	}
 	for _, c := range take(func(c *store.Command) bool { return rule.VisitOver(now, c) }, func(c *store.Command) store.Millis { return c.CancelUntil }) {

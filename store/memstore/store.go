@@ -167,6 +167,11 @@ func (s *Store) ended(c *store.Command) {
 	}
 }
 
+// expire ends a command for which rule.Ended holds.
+func (s *Store) expire(now rule.Now, c *store.Command) {
+	s.change(now, c, func(q store.QueueConfig) { rule.Expire(now, c, q) })
+}
+
 // live calls f for each live command.
 func (s *Store) live(f func(*store.Command)) {
 	for _, c := range s.cmds {
@@ -186,8 +191,8 @@ func (s *Store) groupLive(group string) int {
 	return n
 }
 
-// uniqueHolder is the live command that holds a unique key, or nil.
-func (s *Store) uniqueHolder(key string) *store.Command {
+// uniqueHolder is the live command that holds a unique key, or nil. One that time has ended holds nothing.
+func (s *Store) uniqueHolder(now rule.Now, key string) *store.Command {
 	var holder *store.Command
 	if key != "" {
 		s.live(func(c *store.Command) {
@@ -195,6 +200,11 @@ func (s *Store) uniqueHolder(key string) *store.Command {
 				holder = c
 			}
 		})
+	}
+	if holder != nil && rule.Ended(now, holder) {
+		if s.expire(now, holder); holder.Status.Terminal() {
+			return nil
+		}
 	}
 	return holder
 }

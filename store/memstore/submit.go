@@ -61,12 +61,15 @@ func (s *Store) submitOne(now rule.Now, sub *store.Submission, capped bool) stor
 		return store.SubmitResult{Err: err}
 	}
 	if c := s.cmds[sub.ID]; c != nil && !purgeable(now, c) {
+		if rule.Ended(now, c) {
+			s.expire(now, c)
+		}
 		if c.Fingerprint != rule.Fingerprint(sub) {
 			return store.SubmitResult{Status: c.Status, Err: store.ErrIDConflict}
 		}
 		return store.SubmitResult{Status: c.Status}
 	}
-	if h := s.uniqueHolder(sub.UniqueKey); h != nil {
+	if h := s.uniqueHolder(now, sub.UniqueKey); h != nil {
 		return store.SubmitResult{Err: &store.UniqueHeldError{Key: sub.UniqueKey, Holder: h.ID, Status: h.Status}}
 	}
 	if most := s.cfg.Queue(sub.Queue).MaxReady; capped && most > 0 && s.ready(sub.Queue) >= most {

@@ -63,10 +63,7 @@ func retryEnded(now Now, seq uint64, c *store.Command, req *store.ActRequest) er
 	if deadline != 0 && deadline <= now.Wall {
 		return refuse("its deadline has passed; give a new one")
 	}
-	status := store.Pending
-	if c.HasHook || c.State != nil || c.Polls > 0 {
-		status = store.Processing
-	}
+	status := c.Was
 	switch req.As {
 	case store.AsExecute:
 		status = store.Pending
@@ -75,7 +72,7 @@ func retryEnded(now Now, seq uint64, c *store.Command, req *store.ActRequest) er
 			return refuse("it was never PROCESSING")
 		}
 	}
-	c.Status, c.Reason, c.Place, c.Seq = status, "", store.InLine, seq
+	c.Was, c.Status, c.Reason, c.Place, c.Seq = 0, status, "", store.InLine, seq
 	c.Deadline, c.StartBy, c.NotBefore = deadline, 0, 0
 	c.Failures, c.Losses, c.Decodes = 0, 0, 0
 	c.Ended, c.PurgeAt, c.Result = 0, 0, nil

@@ -37,6 +37,12 @@ func Check(c *store.Command) []string {
 	default:
 		say("has unknown status %d", c.Status)
 	}
+	if c.Status.Terminal() == (c.Was == 0) || c.Was.Terminal() {
+		say("is %s and was %s", c.Status, c.Was)
+	}
+	if c.Place != store.Leased && (c.Owner != "" || c.LeasedAt != 0 || c.LeaseUntil != 0 || c.Overdue) {
+		say("is in place %s with leftovers of a lease of %q", c.Place, c.Owner)
+	}
 	if c.Place == store.Scheduled && c.Status != store.Pending {
 		say("is %s and scheduled", c.Status)
 	}

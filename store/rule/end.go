@@ -9,7 +9,7 @@ import (
 
 // end makes c terminal.
 func end(now Now, c *store.Command, q store.QueueConfig, status store.Status, reason store.Reason) {
-	c.Status, c.Reason, c.Place = status, reason, store.Nowhere
+	c.Was, c.Status, c.Reason, c.Place = c.Status, status, reason, store.Nowhere
 	c.Lease, c.LeasedAt, c.LeaseUntil, c.Overdue = store.LeaseName{}, 0, 0, false
 	c.Due, c.Eligible, c.Progress = 0, 0, nil
 	c.Ended = now.Wall

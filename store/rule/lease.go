@@ -41,6 +41,7 @@ func Expired(now Now, c *store.Command) bool {
 
 // Reap ends an expired lease. It is a loss only if the heartbeat of its owner has expired too.
 func Reap(now Now, c *store.Command, ownerLives bool, q store.QueueConfig, v time.Duration) {
+	defer func() { c.Owner = "" }()
 	if ownerLives {
 		unlease(c)
 		event(now, c, store.EventClaimLost, c.Owner, "")

@@ -30,6 +30,8 @@ func ValidSettlement(s *store.Settlement) error {
 		return &store.InvalidError{Field: "delay", Detail: "is negative"}
 	case s.Delay.Milliseconds() > int64(maxTime)/2:
 		return &store.InvalidError{Field: "delay", Detail: "is too long"}
+	case !(s.Observed >= 0 && s.Observed <= 1e9):
+		return &store.InvalidError{Field: "observed", Detail: "is not between 0 and 1e9 per second"}
 	case len(s.FollowUps) > 0 && s.Kind != store.OutcomeDone:
 		return &store.InvalidError{Field: "follow_ups", Detail: "come only with done"}
 	}
@@ -61,6 +63,7 @@ func Settle(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig,
 }
 
 func settle(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig, v time.Duration) {
+	defer func() { c.Owner = "" }()
 	if s.Kind == store.OutcomeAbandon {
 		c.Settled = s.Lease
 		lose(now, c, q, v, s.Error)
@@ -82,7 +85,7 @@ func settle(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig,
 		return
 	}
 	c.Losses = 0
-	if poll {
+	if poll && s.Kind != store.OutcomeCancelled && s.Kind != store.OutcomeCancelRetry {
 		c.Polls++
 	}
 	if s.Kind != store.OutcomeRetry {
