@@ -12,7 +12,7 @@ import (
 
 // Claim implements [store.Store].
 func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimReply, error) {
-	if err := tooMany(max(req.Free[0], 0) + max(req.Free[1], 0)); err != nil {
+	if err := rule.ValidClaim(&req); err != nil {
 		return store.ClaimReply{}, err
 	}
 	if err := s.begin(ctx); err != nil {
