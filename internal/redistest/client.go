@@ -21,6 +21,7 @@ func (s *Server) Client() (rueidis.Client, error) {
 	opt := rueidis.ClientOption{
 		InitAddress:       []string{s.Addr()},
 		ForceSingleClient: true,
+		AlwaysRESP2:       true, // its plain strings have no format prefix
 		DisableCache:      true,
 		DisableRetry:      true,
 		BlockingPoolSize:  4,

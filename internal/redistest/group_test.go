@@ -156,6 +156,9 @@ func TestSentinelFailover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got := mustDo(t, old, "WAIT", "1", "20000"); got != "1" { // replication is asynchronous
+		t.Fatalf("WAIT = %s", got)
+	}
 	if err := s.Failover(ctx); err != nil {
 		t.Fatal(err)
 	}

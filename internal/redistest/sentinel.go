@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // MasterName is the name under which sentinels know their master.
@@ -20,15 +21,19 @@ type Sentinel struct {
 	sentinels []*Server
 }
 
-// StartSentinel starts a master, its replica and n sentinels with a majority as quorum for one test; options go to
-// master and replica. A master that does not answer for half a second is down. It returns when a fail-over would work.
+// StartSentinel starts a master, its replica and n sentinels for one test; options go to master and replica. The first
+// sentinel takes a master for down that does not answer for half a second, each other one half a second later: sentinels
+// that find out together vote for themselves and start again after many seconds. A fail-over needs the votes of a
+// majority. StartSentinel returns when one would work.
 func StartSentinel(t testing.TB, n int, opts ...string) *Sentinel {
 	t.Helper()
 	s := &Sentinel{}
+	// By default a master waits five seconds for more replicas before it sends its data.
+	opts = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, opts...)
 	s.data[0] = Start(t, opts...)
 	s.data[1] = Start(t, append([]string{"--replicaof", "127.0.0.1", strconv.Itoa(s.data[0].port)}, opts...)...)
-	for range n {
-		s.sentinels = append(s.sentinels, startSentinel(t, s.data[0].port, n/2+1))
+	for i := range n {
+		s.sentinels = append(s.sentinels, startSentinel(t, s.data[0].port, time.Duration(i+1)*500*time.Millisecond))
 	}
 	if err := s.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
@@ -36,7 +41,7 @@ func StartSentinel(t testing.TB, n int, opts ...string) *Sentinel {
 	return s
 }
 
-func startSentinel(t testing.TB, master, quorum int) *Server {
+func startSentinel(t testing.TB, master int, downAfter time.Duration) *Server {
 	t.Helper()
 	dir := t.TempDir()
 	bin, err := findServer()
@@ -51,10 +56,10 @@ func startSentinel(t testing.TB, master, quorum int) *Server {
 	text := fmt.Sprintf(`port %d
 bind 127.0.0.1
 dir %s
-sentinel monitor %[3]s 127.0.0.1 %[4]d %[5]d
-sentinel down-after-milliseconds %[3]s 500
-sentinel failover-timeout %[3]s 3000
-`, port, dir, MasterName, master, quorum)
+sentinel monitor %[3]s 127.0.0.1 %[4]d 1
+sentinel down-after-milliseconds %[3]s %[5]d
+sentinel failover-timeout %[3]s 2000
+`, port, dir, MasterName, master, downAfter.Milliseconds())
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +72,11 @@ sentinel failover-timeout %[3]s 3000
 			t.Error(err)
 		}
 	})
+	// Look every tenth of a second instead of every ten seconds; the ping period stays, because the age at which news of
+	// a replica is too old to promote it follows from it. A restarted sentinel is back at its slow self.
+	if _, err := s.Do(t.Context(), "SENTINEL", "DEBUG", "INFO-PERIOD", "100", "ASK-PERIOD", "100", "PUBLISH-PERIOD", "100"); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
@@ -193,7 +203,8 @@ func wantInfo(ctx context.Context, srv *Server, want map[string]string) error {
 	return nil
 }
 
-// Failover makes the replica the master, as an operator would, and waits until the old master follows the new one.
+// Failover makes the replica the master, as an operator would, and waits until the old master follows the new one. What
+// the replica had not received yet is lost, as it is in production.
 func (s *Sentinel) Failover(ctx context.Context) error {
 	old, err := s.Master(ctx)
 	if err != nil {
