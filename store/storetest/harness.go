@@ -63,3 +63,7 @@ type noun struct {
 	name  string
 	cases []kase
 }
+
+var nouns = []noun{
+	{"submit", submitCases}, {"claim", claimCases}, {"lanes", lanesCases},
+}

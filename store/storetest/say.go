@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/twolane/twolane/store"
 )
@@ -249,3 +250,19 @@ func show(c *store.Command) string {
 	return fmt.Sprintf("%s %s%s/%s lease %q until %d due %d starts %d failures %d losses %d polls %d cancel %d/%d error %q",
 		c.ID, c.Status, c.Reason, c.Place, c.Lease, c.LeaseUntil, c.Due, c.Starts, c.Failures, c.Losses, c.Polls, c.CancelAsked, c.CancelUntil, c.Error)
 }
+
+// Changes of a settlement.
+
+func state(s string) func(*store.Settlement) {
+	return func(x *store.Settlement) { x.SetState, x.State = true, []byte(s) }
+}
+
+func delay(d time.Duration) func(*store.Settlement) {
+	return func(x *store.Settlement) { x.Delay = d }
+}
+
+func errText(s string) func(*store.Settlement) { return func(x *store.Settlement) { x.Error = s } }
+
+func hook(x *store.Settlement) { x.HasHook = true }
+
+func isErr(err, want error) bool { return errors.Is(err, want) }

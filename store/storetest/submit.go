@@ -7,8 +7,6 @@ import (
 	"github.com/twolane/twolane/store"
 )
 
-var nouns = []noun{{"submit", submitCases}}
-
 var submitCases = []kase{
 	{"known_id", "an id that is known with the same contents answers Created false and no error", func(f *fixture) {
 		a := sub("a")
@@ -32,8 +30,4 @@ var submitCases = []kase{
 			c.Deadline == s.Deadline && c.MaxFailures == 4 && c.Retention == time.Hour && c.Created == epoch && c.Fingerprint != 0, "%+v", c)
 		f.check(c.Place == store.Scheduled && c.Eligible == 0 && c.Starts == 0, "%s", show(c))
 	}},
-}
-
-func state(s string) func(*store.Settlement) {
-	return func(x *store.Settlement) { x.SetState, x.State = true, []byte(s) }
 }
