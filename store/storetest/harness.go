@@ -65,5 +65,5 @@ type noun struct {
 }
 
 var nouns = []noun{
-	{"submit", submitCases}, {"claim", claimCases}, {"lanes", lanesCases},
+	{"submit", submitCases}, {"names", namesCases}, {"bytes", bytesCases}, {"claim", claimCases}, {"lanes", lanesCases},
 }
