@@ -19,18 +19,19 @@ func (b Bucket) Take(r store.Rate, run store.Millis, n int) (Bucket, int, time.D
 	step := 1000 / r.Limit
 	burst := float64(max(1, r.Burst))
 	now := float64(run)
-	tat := max(float64(b), now)
 	// A bucket that lies more than one burst ahead was written by another configuration: it is cut back.
-	tat = min(tat, now+burst*step)
-	free := math.Floor((now+burst*step-tat)/step + 1e-9)
-	got := min(n, max(0, int(free)))
-	tat += float64(got) * step
+	ahead := min(max(float64(b)-now, 0), burst*step)
+	got := min(n, int((burst*step-ahead+grain)/step))
+	ahead += float64(got) * step
 	wait := time.Duration(0)
 	if got < n {
-		wait = time.Duration(math.Ceil(max(0, tat-(now+(burst-1)*step)))) * time.Millisecond
+		wait = time.Duration(math.Ceil(ahead-(burst-1)*step)) * time.Millisecond
 	}
-	return Bucket(tat), got, wait
+	return Bucket(now + ahead), got, wait
 }
+
+// grain in milliseconds is more than a float64 of today's milliseconds can be off by; without it a full bucket may have no token.
+const grain = 0.0005
 
 // Force takes one token without waiting for it, as a cancel visit does.
 func (b Bucket) Force(r store.Rate, run store.Millis) Bucket {
