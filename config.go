@@ -1,0 +1,79 @@
+package twolane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/twolane/twolane/store"
+)
+
+// Config is the configuration of a namespace. It lives in the store; workers never write it.
+type Config = store.Config
+
+// QueueConfig is the configuration of one queue.
+type QueueConfig = store.QueueConfig
+
+// Rate bounds how many handlers of one lane of a queue start, across all workers.
+type Rate = store.Rate
+
+// Config reads the configuration.
+func (c *Client) Config(ctx context.Context) (cfg Config, err error) {
+	err = c.call(ctx, func(ctx context.Context, _ int) (err error) {
+		cfg, err = c.store.Config(ctx)
+		return err
+	})
+	if err != nil {
+		return cfg, fmt.Errorf("config: %w", err)
+	}
+	if cfg.Queues == nil {
+		cfg.Queues = map[string]QueueConfig{}
+	}
+	return cfg, nil
+}
+
+// maxConflicts is how often in a row somebody else may have changed the configuration first.
+const maxConflicts = 50
+
+// Configure changes the configuration and returns the new one. change gets what is in force, with Queues never nil, and may be called several times: if
+// somebody else changed the configuration meanwhile, it gets that. Its error ends the call. If it changes nothing, nothing is written.
+func (c *Client) Configure(ctx context.Context, change func(*Config) error) (Config, error) {
+	pause := 2 * time.Millisecond
+	for range maxConflicts {
+		cfg, err := c.Config(ctx)
+		if err != nil {
+			return cfg, err
+		}
+		next := cfg
+		next.Queues = maps.Clone(cfg.Queues)
+		if err := change(&next); err != nil {
+			return cfg, err
+		}
+		if next.Version = cfg.Version; reflect.DeepEqual(next, cfg) {
+			return cfg, nil
+		}
+		if err := next.Validate(); err != nil {
+			return cfg, fmt.Errorf("configure: %w", err)
+		}
+		var written Config
+		// A try that was made but not answered shows as a conflict, and then as nothing left to change.
+		err = c.call(ctx, func(ctx context.Context, _ int) (err error) {
+			written, err = c.store.Configure(ctx, cfg.Version, next)
+			return err
+		})
+		if err == nil {
+			return written, nil
+		}
+		if !errors.Is(err, ErrConfigConflict) {
+			return cfg, fmt.Errorf("configure: %w", err)
+		}
+		if !sleep(ctx, jitter(pause)) {
+			return cfg, fmt.Errorf("configure: %w", ended(ctx, err))
+		}
+		pause = min(2*pause, 100*time.Millisecond)
+	}
+	return Config{}, fmt.Errorf("configure: %w", ErrConfigConflict)
+}

@@ -1,0 +1,250 @@
+package twolane
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twolane/twolane/store"
+	"github.com/twolane/twolane/store/rule"
+)
+
+// obstacle is why eligible work of a lane does not start: the first that holds, in the order in which a claim meets them. WaitTurn is none.
+func obstacle(pause PauseMode, lane Lane, worker bool, free int, rate Rate) Wait {
+	return obstacles(pause, lane, worker, free, rate)[0]
+}
+
+func obstacles(pause PauseMode, lane Lane, worker bool, free int, rate Rate) []Wait {
+	var all []Wait
+	if pause == PauseAll || pause == PauseIntake && lane == Intake {
+		all = append(all, WaitPaused)
+	}
+	switch {
+	case !worker:
+		all = append(all, WaitNoWorker)
+	case free == 0:
+		all = append(all, WaitPermits)
+	case rate.Limit > 0:
+		all = append(all, WaitRate)
+	}
+	if len(all) == 0 {
+		all = append(all, WaitTurn)
+	}
+	return all
+}
+
+// explainer turns a record and the numbers of its queue into an explanation. It does no I/O.
+type explainer struct {
+	Explanation
+	r   *store.Command
+	s   *store.Stats
+	q   QueueConfig
+	now rule.Now
+}
+
+// inTurn reports whether the command could run now.
+func (x *explainer) inTurn() bool { return rule.Claimable(x.now, x.r) || rule.Due(x.now, x.r) }
+
+func (x *explainer) explain() {
+	if !x.r.Status.Terminal() {
+		if at := rule.EndsAt(x.r); at != 0 && x.r.CancelAsked == 0 {
+			x.EndsAt = at.Time()
+		}
+	}
+	switch {
+	case x.r.Status.Terminal():
+		x.hasEnded()
+	case x.r.Place == store.Leased:
+		x.leased()
+	case !x.inTurn():
+		x.waitsForTime()
+	default:
+		x.waitsForTurn()
+	}
+	if !x.EndsAt.IsZero() && x.Until.After(x.EndsAt) {
+		x.Until = x.EndsAt
+	}
+	if !x.EndsAt.IsZero() && !x.r.Status.Terminal() {
+		x.say("Its time is over at %s.", x.at(x.EndsAt))
+	}
+}
+
+func (x *explainer) say(format string, args ...any) {
+	x.Text = strings.TrimSpace(x.Text + " " + fmt.Sprintf(format, args...))
+}
+
+// at says a time for people, with how far off it is.
+func (x *explainer) at(t time.Time) string {
+	d := t.Sub(x.AsOf).Round(time.Millisecond)
+	if d > 10*time.Second || d < -10*time.Second {
+		d = d.Round(time.Second)
+	}
+	if d < 0 {
+		return fmt.Sprintf("%s (%v ago)", t.Format(time.RFC3339), -d)
+	}
+	return fmt.Sprintf("%s (in %v)", t.Format(time.RFC3339), d)
+}
+
+func (x *explainer) hasEnded() {
+	x.Wait = WaitNothing
+	x.say("It ended %s at %s", x.r.Status, x.at(x.r.Ended.Time()))
+	if x.r.Status == store.Failed {
+		x.say("(%s)", x.r.Reason)
+	}
+	switch {
+	case x.r.Error != "" && x.r.Status == store.Failed:
+		x.say(": %s.", firstLine(x.r.Error))
+	case x.r.CancelReason != "" && x.r.Status == store.Cancelled:
+		x.say(": %s.", firstLine(x.r.CancelReason))
+	default:
+		x.Text += "."
+	}
+}
+
+func (x *explainer) leased() {
+	x.Worker = x.r.Owner
+	// The lease clock counts an outage in part only, so the times are right but for outages within this lease.
+	x.Since = x.AsOf.Add(-x.now.Lease.Sub(x.r.LeasedAt))
+	x.LeaseUntil = x.AsOf.Add(x.r.LeaseUntil.Sub(x.now.Lease))
+	for i := range x.s.Workers {
+		if w := &x.s.Workers[i]; w.ID == x.r.Owner {
+			x.WorkerName = strings.TrimSpace(fmt.Sprintf("%s on %s, pid %d", w.Name, w.Host, w.PID))
+		}
+	}
+	what := "Execute"
+	switch {
+	case x.r.Status == store.Processing && x.r.CancelAsked != 0:
+		what = "its handler"
+	case x.r.Status == store.Processing:
+		what = "Check"
+	}
+	switch {
+	case x.WorkerName == "":
+		x.Wait, x.Until = WaitLease, x.LeaseUntil
+		x.say("Worker %s, which ran %s since %s, is not alive any more. Another one takes over when its lease ends at %s.",
+			x.Worker, what, x.at(x.Since), x.at(x.LeaseUntil))
+	case x.r.Overdue:
+		x.Wait = WaitOverdue
+		x.say("Worker %s (%s) has it since %s, and %s ignores the end of its time. The lease is renewed as long as that process lives.",
+			x.Worker, x.WorkerName, x.at(x.Since), what)
+	default:
+		x.Wait = WaitHandler
+		x.say("Worker %s (%s) runs %s since %s; its lease ends at %s if it is not renewed.", x.Worker, x.WorkerName, what, x.at(x.Since), x.at(x.LeaseUntil))
+	}
+	if x.r.CancelAsked != 0 {
+		x.say("Its cancel was asked for at %s.", x.at(x.r.CancelAsked.Time()))
+	}
+}
+
+// waitsForTime explains a command that no claim would take now.
+func (x *explainer) waitsForTime() {
+	x.Until = x.Command.NextRun
+	switch {
+	case x.r.Status == store.Processing && x.r.CancelAsked != 0:
+		x.Wait = WaitCancel
+		x.say("Its Cancel hook failed and is called again at %s; at %s it is CANCELLED in any case.", x.at(x.Until), x.at(x.r.CancelUntil.Time()))
+	case x.r.Status == store.Processing:
+		x.Wait = WaitPoll
+		x.say("It is PROCESSING elsewhere; its next check is due at %s.", x.at(x.Until))
+	case x.r.NotBefore > x.now.Wall && x.r.NotBefore >= x.r.Due:
+		x.Wait = WaitNotBefore
+		x.say("It may not run before %s.", x.at(x.Until))
+	default:
+		x.Wait = WaitBackoff
+		x.say("It waits after %s and runs again at %s.", x.after(), x.at(x.Until))
+	}
+	if o := x.obstacles(); o[0] != WaitTurn && o[0] != WaitPermits && o[0] != WaitRate {
+		x.Also = o
+		x.say("Then %s.", x.blame(o[0]))
+	}
+}
+
+// after says what a backoff follows.
+func (x *explainer) after() string {
+	switch {
+	case x.r.Losses > 0:
+		return fmt.Sprintf("%d lost workers in a row", x.r.Losses)
+	case x.r.Failures > 0 && x.r.Error != "":
+		return fmt.Sprintf("%d failures in a row (%s)", x.r.Failures, firstLine(x.r.Error))
+	case x.r.Failures > 0:
+		return fmt.Sprintf("%d failures in a row", x.r.Failures)
+	}
+	return "it was put off"
+}
+
+// waitsForTurn explains a command that a claim would take now if nothing stood in its way.
+func (x *explainer) waitsForTurn() {
+	o := x.obstacles()
+	x.Wait, x.Also = o[0], o[1:]
+	lane := x.r.Lane()
+	if rule.Class(x.r) == store.ClassCancel {
+		x.Until = x.r.CancelUntil.Time()
+		if x.Wait == WaitTurn {
+			x.Wait = WaitCancel
+		}
+		x.say("A worker is to call its Cancel hook; at %s it is CANCELLED in any case.", x.at(x.Until))
+	}
+	if x.Wait == WaitPaused {
+		if until := x.q.PauseUntil; until != 0 {
+			x.Until = until.Time()
+		}
+	}
+	x.say("It could run, but %s.", x.blame(x.Wait))
+	for _, w := range x.Also {
+		x.say("Then %s.", x.blame(w))
+	}
+	switch {
+	case x.Wait == WaitNoWorker || x.Wait == WaitPaused:
+	case x.AheadAtLeast:
+		x.say("At least %d others of the %s lane go before it.", x.Ahead, lane)
+	case x.Ahead > 0:
+		x.say("%d others of the %s lane go before it.", x.Ahead, lane)
+	}
+}
+
+// obstacles are what keeps the command from starting once it could run.
+func (x *explainer) obstacles() []Wait {
+	lane, pause := x.r.Lane(), PauseNone
+	rate := x.q.Rates[lane]
+	if rule.Class(x.r) == store.ClassCancel {
+		rate = Rate{} // a visit waits for neither a pause nor a rate
+	} else if len(x.s.Queues) > 0 {
+		pause = x.s.Queues[0].Pause
+	}
+	x.Permits, x.Free = permits(x.s.Workers, x.r.Queue, lane, []string{x.r.Type})
+	worker := slices.ContainsFunc(x.s.Workers, func(w store.Worker) bool {
+		return !w.Draining && slices.Contains(w.Queues, x.r.Queue) && slices.Contains(w.Types[lane], x.r.Type)
+	})
+	return obstacles(pause, lane, worker, x.Free, rate)
+}
+
+// blame says what an obstacle is, to go after "but" or "then".
+func (x *explainer) blame(w Wait) string {
+	lane := x.r.Lane()
+	switch w {
+	case WaitPaused:
+		if until := x.q.PauseUntil; until != 0 {
+			return fmt.Sprintf("queue %s is paused (%s) until %s", x.r.Queue, x.s.Queues[0].Pause, x.at(until.Time()))
+		}
+		return fmt.Sprintf("queue %s is paused (%s) until somebody resumes it", x.r.Queue, x.s.Queues[0].Pause)
+	case WaitNoWorker:
+		return fmt.Sprintf("no live worker serves queue %s and can run type %s in the %s lane", x.r.Queue, x.r.Type, lane)
+	case WaitPermits:
+		return fmt.Sprintf("all %d %s permits of the workers that can run it are taken", x.Permits, lane)
+	case WaitRate:
+		rate := x.q.Rates[lane]
+		return fmt.Sprintf("the rate of queue %s lets %v start in a second in the %s lane", x.r.Queue, rate.Limit, lane)
+	case WaitCancel:
+		return "a worker has to come"
+	}
+	return fmt.Sprintf("the next claim of a worker has to come (%d of %d %s permits are free)", x.Free, x.Permits, lane)
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if len(s) > 200 {
+		s = s[:200]
+	}
+	return strings.ToValidUTF8(strings.TrimRight(s, ". "), "")
+}
