@@ -1,0 +1,195 @@
+package model
+
+// A class says how a line is treated. A cancel visit of a suspect is a class of its own: it passes what cancel visits
+// pass, and runs alone as suspects do.
+type class uint8
+
+const (
+	first class = iota
+	rerun
+	holder
+	suspect
+	cancelVisit
+	suspectVisit
+)
+
+func (c class) visit() bool   { return c == cancelVisit || c == suspectVisit }
+func (c class) suspect() bool { return c == suspect || c == suspectVisit }
+
+// A world is a scenario and the rules that move its states.
+type world struct {
+	sc    *Scenario
+	group [maxCommands]uint8 // commands with equal queue, type and keys share a group
+	order []int              // limits in the order of admission: scope command first
+
+	counted [maxLimits]uint8 // with CountOnce: the members at the start of the claim call
+}
+
+func newWorld(sc *Scenario) *world {
+	m := &world{sc: sc}
+	for i, c := range sc.Commands {
+		m.group[i] = uint8(i)
+		for j, d := range sc.Commands[:i] {
+			if c.Queue == d.Queue && c.Type == d.Type && c.Keys == d.Keys {
+				m.group[i] = m.group[j]
+				break
+			}
+		}
+	}
+	for _, scope := range []bool{true, false} {
+		for l, lim := range sc.Limits {
+			if lim.Command == scope {
+				m.order = append(m.order, l)
+			}
+		}
+	}
+	return m
+}
+
+// start is the first state.
+func (m *world) start() state {
+	s := state{max: [maxLimits]uint8{noLimit, noLimit}, left: m.sc.Faults}
+	for l, lim := range m.sc.Limits {
+		if !lim.Absent {
+			s.max[l] = lim.Max
+		}
+	}
+	for i, c := range m.sc.Commands {
+		if !c.Later {
+			m.submit(&s, i)
+		}
+	}
+	for w := range s.proc {
+		s.proc[w].mode = exited
+		if w < len(m.sc.Workers) {
+			s.proc[w].mode, s.proc[w].heard = up, true
+		}
+	}
+	s.canonical()
+	return s
+}
+
+func (m *world) class(r *record) class {
+	sus := r.losses >= 2
+	switch {
+	case r.status == Processing && r.has(cancelReq) && sus && m.sc.Bug != CancelNotSuspect:
+		return suspectVisit
+	case r.status == Processing && r.has(cancelReq):
+		return cancelVisit
+	case sus:
+		return suspect
+	case (r.status == Processing || r.has(unknown)) && m.sc.Bug != HoldersInLine:
+		return holder
+	case r.fails > 0:
+		return rerun
+	}
+	return first
+}
+
+// line names the line in which command i stands.
+func (m *world) line(s *state, i int) uint16 {
+	r := &s.cmd[i]
+	return uint16(m.group[i])<<8 | uint16(r.lane())<<4 | uint16(m.class(r))
+}
+
+// same reports whether commands i and j stand ready in one line.
+func (m *world) same(s *state, i, j int) bool {
+	return s.cmd[j].place == Ready && m.line(s, i) == m.line(s, j)
+}
+
+// join makes command i ready: last of its line, which may be a filed one.
+func (m *world) join(s *state, i int) {
+	n := uint8(0)
+	for j := range s.cmd {
+		if s.cmd[j].place == Ready {
+			n++
+		}
+	}
+	r := &s.cmd[i]
+	r.place, r.order, r.filed, r.turn = Ready, n+1, 0, 0
+	for j := range s.cmd {
+		if j != i && m.same(s, i, j) {
+			r.filed, r.turn = s.cmd[j].filed, s.cmd[j].turn
+			return
+		}
+	}
+}
+
+// toFront gives ready command i the first place of its line back.
+func (m *world) toFront(s *state, i int) {
+	r := &s.cmd[i]
+	for j := range s.cmd {
+		if s.cmd[j].place == Ready && s.cmd[j].order < r.order {
+			s.cmd[j].order++
+		}
+	}
+	r.order = 1
+}
+
+// leave takes a ready command out of its line.
+func (m *world) leave(s *state, i int) {
+	r := &s.cmd[i]
+	if r.place != Ready {
+		return
+	}
+	for j := range s.cmd {
+		if s.cmd[j].order > r.order {
+			s.cmd[j].order--
+		}
+	}
+	r.place, r.order, r.filed, r.turn = Nowhere, 0, 0, 0
+}
+
+// head reports whether command i is the first of its line.
+func (m *world) head(s *state, i int) bool {
+	if s.cmd[i].place != Ready {
+		return false
+	}
+	for j := range s.cmd {
+		if j != i && m.same(s, i, j) && s.cmd[j].order < s.cmd[i].order {
+			return false
+		}
+	}
+	return true
+}
+
+// setLine writes where the line of command i is filed.
+func (m *world) setLine(s *state, i int, filed, turn uint8) {
+	for j := range s.cmd {
+		if m.same(s, i, j) {
+			s.cmd[j].filed, s.cmd[j].turn = filed, turn
+		}
+	}
+}
+
+// file puts the line of command i under limit l: at the tail, or where it is if it is there already.
+func (m *world) file(s *state, i, l int) {
+	r := &s.cmd[i]
+	if r.filed&^called == uint8(l+1) {
+		m.setLine(s, i, uint8(l+1), r.turn)
+		return
+	}
+	m.setLine(s, i, uint8(l+1), m.tail(s, l))
+}
+
+// tail is a turn behind all lines filed under limit l.
+func (m *world) tail(s *state, l int) uint8 {
+	t := uint8(0)
+	for j := range s.cmd {
+		if s.cmd[j].filed&^called == uint8(l+1) {
+			t = max(t, s.cmd[j].turn)
+		}
+	}
+	return t + 1
+}
+
+// oldest is the head of the line that has waited longest under limit l, or -1.
+func (m *world) oldest(s *state, l int) int {
+	best := -1
+	for i := range s.cmd {
+		if s.cmd[i].filed&^called == uint8(l+1) && (best < 0 || s.cmd[i].turn < s.cmd[best].turn) && m.head(s, i) {
+			best = i
+		}
+	}
+	return best
+}
