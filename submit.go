@@ -11,7 +11,7 @@ import (
 // SubmitResult answers for one submission.
 type SubmitResult struct {
 	ID      string // also when there is an error: submit again with it
-	Created bool   // false without an error: the command was known already
+	Created bool   // false without an error: the command was known already, maybe by an earlier try of this call
 	Status  Status // of the command that is known by this id now
 	Err     error  // of this item; nil means that the store has it
 }
@@ -33,7 +33,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (SubmitResult, error)
 	if err == nil {
 		var r store.SubmitResult
 		if r, err = c.submit(ctx, item); err == nil {
-			res.Created, res.Status, err = r.Created, r.Status, r.Err
+			res.Created, res.Status, err = r.Created || s.ID == "" && r.Err == nil, r.Status, r.Err
 		}
 	}
 	if err != nil {
@@ -66,6 +66,11 @@ func (c *Client) SubmitMany(ctx context.Context, subs []Submission, opt *SubmitO
 		}
 		items, index = append(items, item), append(index, i)
 	}
+	defer func() { // an id that was drawn here was known to nobody before
+		for i := range results {
+			results[i].Created = results[i].Err == nil && (results[i].Created || subs[i].ID == "")
+		}
+	}()
 	if atomic {
 		return results, c.submitAtomic(ctx, items, index, results)
 	}
@@ -140,7 +145,7 @@ func (c *Client) submitChunk(ctx context.Context, req store.SubmitRequest, index
 	return err
 }
 
-// submitAll calls the store, again if need be: what an earlier try has created is then known already, and still counts as created.
+// submitAll calls the store, again if need be. What an earlier try has created is then known already.
 func (c *Client) submitAll(ctx context.Context, req store.SubmitRequest) (results []store.SubmitResult, err error) {
 	err = c.call(ctx, func(ctx context.Context, _ int) error {
 		var err error
