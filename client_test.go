@@ -114,12 +114,12 @@ type env struct {
 }
 
 // run runs f in a bubble and audits the store after it.
-func run(t *testing.T, f func(e *env)) {
+func run(t *testing.T, f func(t *testing.T, e *env)) {
 	t.Helper()
 	runWith(t, &twolane.Options{Logger: slog.New(slog.DiscardHandler)}, f)
 }
 
-func runWith(t *testing.T, opt *twolane.Options, f func(e *env)) {
+func runWith(t *testing.T, opt *twolane.Options, f func(t *testing.T, e *env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := &env{T: t, st: &faulty{Store: memstore.New()}}
@@ -133,7 +133,7 @@ func runWith(t *testing.T, opt *twolane.Options, f func(e *env)) {
 				t.Error(err)
 			}
 		})
-		f(e)
+		f(t, e)
 	})
 }
 
@@ -218,7 +218,7 @@ func only(op string, calls ...int) func(string, int) error {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		id := e.must(twolane.Submission{Type: "a"})
 		errs := make(chan error, 2)
 		go func() { _, err := e.Wait(e.Context(), id); errs <- err }()
@@ -248,7 +248,7 @@ func TestCloseEndsEverything(t *testing.T) {
 
 func TestUpkeepComesEachSecondAndBacksOff(t *testing.T) {
 	var log bytes.Buffer
-	runWith(t, &twolane.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(e *env) {
+	runWith(t, &twolane.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, e *env) {
 		time.Sleep(10*time.Second + time.Millisecond)
 		if n := e.st.count("maintain"); n != 10 {
 			t.Fatalf("%d calls in 10 s", n)
@@ -278,7 +278,7 @@ func TestUpkeepComesEachSecondAndBacksOff(t *testing.T) {
 }
 
 func TestUpkeepGoesOnWhileThereIsMore(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		at := time.Now().Add(500 * time.Millisecond)
 		for range 450 {
 			e.must(twolane.Submission{Type: "a", StartBy: at})
@@ -291,7 +291,7 @@ func TestUpkeepGoesOnWhileThereIsMore(t *testing.T) {
 }
 
 func TestCallsAreRepeatedAndGiveUp(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		id := e.must(twolane.Submission{Type: "a"})
 		e.st.spoil(only("get", 1, 2, 3), nil)
 		if _, err := e.Get(e.Context(), id); err != nil {
@@ -317,7 +317,7 @@ func TestCallsAreRepeatedAndGiveUp(t *testing.T) {
 
 // A peer that has gone silent holds a try, not the call.
 func TestF019_SilentPeerEndsATry(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		hang := true
 		e.st.submit = func(ctx context.Context, _ store.SubmitRequest) {
 			if hang {

@@ -3,6 +3,7 @@ package twolane
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 
 	"github.com/twolane/twolane/store"
@@ -96,6 +97,7 @@ func (g *gather) leave(e *entry) bool {
 func (c *Client) fly() {
 	for {
 		ctx, cancel := context.WithCancelCause(context.Background())
+		runtime.Gosched() // those that are about to submit, as the ones just answered are, come along
 		f := c.gather.board(cancel)
 		if f == nil {
 			cancel(nil)

@@ -18,7 +18,7 @@ import (
 )
 
 func TestSubmitFillsIn(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		var last string
 		for range 1000 {
 			res, err := e.Submit(e.Context(), twolane.Submission{Type: "a", Params: map[string]int{"n": 1}, Keys: map[string]string{"z": "1", "a": "2"}})
@@ -54,7 +54,7 @@ func TestSubmitRefuses(t *testing.T) {
 		"start_by":     {Type: "a", NotBefore: now, StartBy: now.Add(-time.Second)},
 		"not_before":   {Type: "a", NotBefore: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)},
 	} {
-		run(t, func(e *env) {
+		run(t, func(t *testing.T, e *env) {
 			res, err := e.Submit(e.Context(), s)
 			bad, ok := errors.AsType[*twolane.InvalidError](err)
 			if !ok || bad.Field != field || !errors.Is(err, twolane.ErrInvalid) || res.Err == nil || e.st.count("submit") != 0 {
@@ -65,7 +65,7 @@ func TestSubmitRefuses(t *testing.T) {
 }
 
 func TestF135_SizesAreRefusedBeforeTheStore(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		for n, ok := range map[int]bool{store.MaxParams - 1: true, store.MaxParams: true, store.MaxParams + 1: false} {
 			before := e.st.count("submit")
 			_, err := e.Submit(e.Context(), twolane.Submission{Type: "a", Params: make([]byte, n)})
@@ -82,7 +82,7 @@ func TestF135_SizesAreRefusedBeforeTheStore(t *testing.T) {
 }
 
 func TestSubmitIsIdempotentByID(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		s := twolane.Submission{ID: "x", Type: "a", Params: 1}
 		e.must(s)
 		res, err := e.Submit(e.Context(), s)
@@ -103,7 +103,7 @@ func TestSubmitIsIdempotentByID(t *testing.T) {
 
 // The reply is lost after the commit: the call is repeated with the same id, and nothing is there twice.
 func TestSubmitSurvivesALostReply(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		e.st.spoil(nil, only("submit", 1))
 		res, err := e.Submit(e.Context(), twolane.Submission{Type: "a"})
 		if err != nil || !res.Created || e.st.count("submit") != 2 {
@@ -129,7 +129,7 @@ func TestSubmitSurvivesALostReply(t *testing.T) {
 }
 
 func TestSubmitsGatherWhileACallIsUnderWay(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		var sizes []int
 		gate := make(chan struct{})
 		e.st.submit = func(_ context.Context, req store.SubmitRequest) {
@@ -160,7 +160,7 @@ func TestSubmitsGatherWhileACallIsUnderWay(t *testing.T) {
 
 // Two submits of one id cannot share a call, and both are answered.
 func TestSubmitsOfOneIDGather(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		gate := make(chan struct{})
 		e.st.submit = func(context.Context, store.SubmitRequest) { <-gate }
 		var wg sync.WaitGroup
@@ -186,7 +186,7 @@ func TestSubmitsOfOneIDGather(t *testing.T) {
 }
 
 func TestSubmitLeavesWithItsContext(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		var called atomic.Int32
 		gone := make(chan struct{})
 		e.st.submit = func(ctx context.Context, _ store.SubmitRequest) {
@@ -219,7 +219,7 @@ func TestSubmitLeavesWithItsContext(t *testing.T) {
 }
 
 func TestF159_ManyAtOnceByItem(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		const n = 10_000
 		subs := make([]twolane.Submission, n)
 		for i := range subs {
@@ -247,7 +247,7 @@ func TestF159_ManyAtOnceByItem(t *testing.T) {
 }
 
 func TestF159_ManyAtOnceAtomic(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		subs := make([]twolane.Submission, 200)
 		for i := range subs {
 			subs[i] = twolane.Submission{Type: "a", UniqueKey: fmt.Sprintf("u%d", i)}
@@ -287,7 +287,7 @@ func TestF159_ManyAtOnceAtomic(t *testing.T) {
 }
 
 func TestSubmitManyFailsHalfWay(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		subs := make([]twolane.Submission, 1200)
 		for i := range subs {
 			subs[i].Type = "a"
@@ -313,7 +313,7 @@ func TestSubmitManyFailsHalfWay(t *testing.T) {
 }
 
 func TestF170_OneOfAHundredWins(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		winner, losers := "", map[string]int{}
@@ -361,7 +361,7 @@ func TestF097_UniqueKeyEndsWithItsCommand(t *testing.T) {
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(e *env) {
+			run(t, func(t *testing.T, e *env) {
 				s := twolane.Submission{Type: "a", UniqueKey: "k", Deadline: time.Now().Add(time.Hour)}
 				id := e.must(s)
 				held := func(when string, status twolane.Status) {
@@ -385,7 +385,7 @@ func TestF097_UniqueKeyEndsWithItsCommand(t *testing.T) {
 }
 
 func TestF161_StartByWithoutWorkers(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		id := e.must(twolane.Submission{Type: "a", StartBy: time.Now().Add(5 * time.Second)})
 		time.Sleep(5 * time.Second)
 		if cmd := e.get(id); cmd.Status != twolane.StatusFailed || cmd.Reason != twolane.ReasonExpired { // reads do not wait for upkeep
@@ -409,7 +409,7 @@ func TestF161_StartByWithoutWorkers(t *testing.T) {
 }
 
 func TestParamsComeBackByteForByte(t *testing.T) {
-	run(t, func(e *env) {
+	run(t, func(t *testing.T, e *env) {
 		for _, raw := range []string{`[]`, `{}`, `{"a":1,"a":2}`, `9007199254740993`, "\x00\xff", ` {"x" : 1}`} {
 			if got := e.get(e.must(twolane.Submission{Type: "a", Params: []byte(raw)})); string(got.Params) != raw {
 				t.Errorf("%q came back as %q", raw, got.Params)
