@@ -66,5 +66,5 @@ type noun struct {
 
 var nouns = []noun{
 	{"submit", submitCases}, {"names", namesCases}, {"bytes", bytesCases}, {"claim", claimCases}, {"lanes", lanesCases},
-	{"renew", renewCases}, {"settle", settleCases},
+	{"renew", renewCases}, {"settle", settleCases}, {"retry", retryCases}, {"processing", processingCases}, {"cancel", cancelCases},
 }
