@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -180,4 +181,15 @@ func (f *fixture) reopen() {
 	}
 	f.s = f.h.Reopen(f.T, f.s)
 	f.setClock(f.now)
+}
+
+// parallel runs n goroutines at once and adds up what they return. They report with Error, never with Fatal.
+func (f *fixture) parallel(n int, run func(i int) int) int {
+	var wg sync.WaitGroup
+	var sum atomic.Int64
+	for i := range n {
+		wg.Go(func() { sum.Add(int64(run(i))) })
+	}
+	wg.Wait()
+	return int(sum.Load())
 }

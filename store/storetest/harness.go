@@ -67,4 +67,5 @@ type noun struct {
 var nouns = []noun{
 	{"submit", submitCases}, {"names", namesCases}, {"bytes", bytesCases}, {"claim", claimCases}, {"lanes", lanesCases},
 	{"renew", renewCases}, {"settle", settleCases}, {"retry", retryCases}, {"processing", processingCases}, {"cancel", cancelCases},
+	{"deadline", deadlineCases}, {"loss", lossCases}, {"clock", clockCases},
 }

@@ -266,3 +266,11 @@ func errText(s string) func(*store.Settlement) { return func(x *store.Settlement
 func hook(x *store.Settlement) { x.HasHook = true }
 
 func isErr(err, want error) bool { return errors.Is(err, want) }
+
+// outbox reads what a topic shows, hiding nothing.
+func (f *fixture) outbox(topic string, ack ...uint64) []store.OutboxEntry {
+	f.Helper()
+	es, err := f.s.Outbox(f.ctx(), store.OutboxRequest{Topic: topic, Ack: ack, Max: 1000})
+	f.ok(err)
+	return es
+}
