@@ -208,10 +208,12 @@ func TestActionsByID(t *testing.T) {
 			t.Fatal(r, err)
 		}
 		for field, call := range map[string]func() (twolane.ActResult, error){
-			"status":     func() (twolane.ActResult, error) { return e.Delete(e.Context(), twolane.Matching(def), nil) },
-			"queue":      func() (twolane.ActResult, error) { return e.Move(e.Context(), twolane.IDs("c0"), "", nil) },
-			"id":         func() (twolane.ActResult, error) { return e.Retry(e.Context(), twolane.IDs("ä"), nil) },
-			"per_second": func() (twolane.ActResult, error) { return e.Purge(e.Context(), def, &twolane.ActOptions{PerSecond: -1}) },
+			"status": func() (twolane.ActResult, error) { return e.Delete(e.Context(), twolane.Matching(def), nil) },
+			"queue":  func() (twolane.ActResult, error) { return e.Move(e.Context(), twolane.IDs("c0"), "", nil) },
+			"id":     func() (twolane.ActResult, error) { return e.Retry(e.Context(), twolane.IDs("ä"), nil) },
+			"per_second": func() (twolane.ActResult, error) {
+				return e.Purge(e.Context(), def, &twolane.ActOptions{PerSecond: -1})
+			},
 		} {
 			_, err := call()
 			if bad, ok := errors.AsType[*twolane.InvalidError](err); !ok || bad.Field != field {

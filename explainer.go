@@ -80,7 +80,10 @@ func (x *explainer) at(t time.Time) string {
 	if d > 10*time.Second || d < -10*time.Second {
 		d = d.Round(time.Second)
 	}
-	if d < 0 {
+	switch {
+	case d == 0:
+		return t.Format(time.RFC3339) + " (now)"
+	case d < 0:
 		return fmt.Sprintf("%s (%v ago)", t.Format(time.RFC3339), -d)
 	}
 	return fmt.Sprintf("%s (in %v)", t.Format(time.RFC3339), d)
@@ -88,18 +91,16 @@ func (x *explainer) at(t time.Time) string {
 
 func (x *explainer) hasEnded() {
 	x.Wait = WaitNothing
-	x.say("It ended %s at %s", x.r.Status, x.at(x.r.Ended.Time()))
-	if x.r.Status == store.Failed {
-		x.say("(%s)", x.r.Reason)
-	}
+	why := ""
 	switch {
-	case x.r.Error != "" && x.r.Status == store.Failed:
-		x.say(": %s.", firstLine(x.r.Error))
-	case x.r.CancelReason != "" && x.r.Status == store.Cancelled:
-		x.say(": %s.", firstLine(x.r.CancelReason))
-	default:
-		x.Text += "."
+	case x.r.Status == store.Failed && x.r.Error != "":
+		why = fmt.Sprintf(" (%s: %s)", x.r.Reason, firstLine(x.r.Error))
+	case x.r.Status == store.Failed:
+		why = fmt.Sprintf(" (%s)", x.r.Reason)
+	case x.r.Status == store.Cancelled && x.r.CancelReason != "":
+		why = fmt.Sprintf(" (%s)", firstLine(x.r.CancelReason))
 	}
+	x.say("It ended %s%s at %s.", x.r.Status, why, x.at(x.r.Ended.Time()))
 }
 
 func (x *explainer) leased() {
@@ -143,7 +144,7 @@ func (x *explainer) waitsForTime() {
 	switch {
 	case x.r.Status == store.Processing && x.r.CancelAsked != 0:
 		x.Wait = WaitCancel
-		x.say("Its Cancel hook failed and is called again at %s; at %s it is CANCELLED in any case.", x.at(x.Until), x.at(x.r.CancelUntil.Time()))
+		x.say("Its Cancel hook failed and is called again at %s; at %s it ends in any case.", x.at(x.Until), x.at(x.r.CancelUntil.Time()))
 	case x.r.Status == store.Processing:
 		x.Wait = WaitPoll
 		x.say("It is PROCESSING elsewhere; its next check is due at %s.", x.at(x.Until))
@@ -156,19 +157,25 @@ func (x *explainer) waitsForTime() {
 	}
 	if o := x.obstacles(); o[0] != WaitTurn && o[0] != WaitPermits && o[0] != WaitRate {
 		x.Also = o
-		x.say("Then %s.", x.blame(o[0]))
+		x.say("And then %s.", x.blame(o[0]))
 	}
 }
 
 // after says what a backoff follows.
 func (x *explainer) after() string {
+	row := func(n int, one string, many string) string {
+		if n == 1 {
+			return one
+		}
+		return fmt.Sprintf("%d %s in a row", n, many)
+	}
 	switch {
 	case x.r.Losses > 0:
-		return fmt.Sprintf("%d lost workers in a row", x.r.Losses)
+		return row(x.r.Losses, "the loss of its worker", "losses of its worker")
 	case x.r.Failures > 0 && x.r.Error != "":
-		return fmt.Sprintf("%d failures in a row (%s)", x.r.Failures, firstLine(x.r.Error))
+		return row(x.r.Failures, "a failure", "failures") + " (" + firstLine(x.r.Error) + ")"
 	case x.r.Failures > 0:
-		return fmt.Sprintf("%d failures in a row", x.r.Failures)
+		return row(x.r.Failures, "a failure", "failures")
 	}
 	return "it was put off"
 }
@@ -177,29 +184,30 @@ func (x *explainer) after() string {
 func (x *explainer) waitsForTurn() {
 	o := x.obstacles()
 	x.Wait, x.Also = o[0], o[1:]
-	lane := x.r.Lane()
-	if rule.Class(x.r) == store.ClassCancel {
-		x.Until = x.r.CancelUntil.Time()
-		if x.Wait == WaitTurn {
+	if visit := rule.Class(x.r) == store.ClassCancel; visit {
+		if x.Until = x.r.CancelUntil.Time(); x.Wait == WaitTurn {
 			x.Wait = WaitCancel
+			x.say("A worker calls its Cancel hook next; at %s it ends in any case.", x.at(x.Until))
+			return
 		}
-		x.say("A worker is to call its Cancel hook; at %s it is CANCELLED in any case.", x.at(x.Until))
+		x.say("A worker is to call its Cancel hook, but %s; at %s it ends in any case.", x.blame(x.Wait), x.at(x.Until))
+		return
 	}
-	if x.Wait == WaitPaused {
-		if until := x.q.PauseUntil; until != 0 {
-			x.Until = until.Time()
-		}
+	if x.Wait == WaitPaused && x.q.PauseUntil != 0 {
+		x.Until = x.q.PauseUntil.Time()
 	}
 	x.say("It could run, but %s.", x.blame(x.Wait))
 	for _, w := range x.Also {
-		x.say("Then %s.", x.blame(w))
+		x.say("Besides, %s.", x.blame(w))
 	}
 	switch {
 	case x.Wait == WaitNoWorker || x.Wait == WaitPaused:
 	case x.AheadAtLeast:
-		x.say("At least %d others of the %s lane go before it.", x.Ahead, lane)
-	case x.Ahead > 0:
-		x.say("%d others of the %s lane go before it.", x.Ahead, lane)
+		x.say("At least %d others of the %s lane go before it.", x.Ahead, x.r.Lane())
+	case x.Ahead == 1:
+		x.say("One other of the %s lane goes before it.", x.r.Lane())
+	case x.Ahead > 1:
+		x.say("%d others of the %s lane go before it.", x.Ahead, x.r.Lane())
 	}
 }
 
@@ -235,8 +243,6 @@ func (x *explainer) blame(w Wait) string {
 	case WaitRate:
 		rate := x.q.Rates[lane]
 		return fmt.Sprintf("the rate of queue %s lets %v start in a second in the %s lane", x.r.Queue, rate.Limit, lane)
-	case WaitCancel:
-		return "a worker has to come"
 	}
 	return fmt.Sprintf("the next claim of a worker has to come (%d of %d %s permits are free)", x.Free, x.Permits, lane)
 }

@@ -123,7 +123,7 @@ func (g *gather) board(cancel context.CancelCauseFunc) *flight {
 	}
 	f := &flight{cancel: cancel}
 	seen := make(map[string]bool, min(len(g.waiting), chunkItems))
-	bytes, rest := 0, make([]*entry, 0, 0)
+	bytes, rest := 0, []*entry(nil)
 	for i, e := range g.waiting {
 		n := size(&e.item)
 		if len(f.entries) == chunkItems || len(f.entries) > 0 && bytes+n > chunkBytes {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -312,78 +311,6 @@ func TestSubmitManyFailsHalfWay(t *testing.T) {
 	})
 }
 
-func TestF170_OneOfAHundredWins(t *testing.T) {
-	run(t, func(t *testing.T, e *env) {
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		winner, losers := "", map[string]int{}
-		for range 100 {
-			wg.Go(func() {
-				res, err := e.Submit(e.Context(), twolane.Submission{Type: "a", UniqueKey: "nightly"})
-				mu.Lock()
-				defer mu.Unlock()
-				if held, ok := errors.AsType[*twolane.UniqueHeldError](err); ok {
-					losers[held.Holder]++
-				} else if err == nil {
-					winner = res.ID
-				}
-			})
-		}
-		wg.Wait()
-		if winner == "" || losers[winner] != 99 {
-			t.Fatalf("winner %s, losers by holder %v", winner, losers)
-		}
-	})
-}
-
-// A unique key is held while its command waits, runs and backs off, and is free after every kind of end.
-func TestF097_UniqueKeyEndsWithItsCommand(t *testing.T) {
-	ends := map[string]func(e *env, id string){
-		"done":   func(e *env, _ string) { e.finish(store.Settlement{Kind: store.OutcomeDone}) },
-		"failed": func(e *env, _ string) { e.finish(store.Settlement{Kind: store.OutcomeFail}) },
-		"cancelled": func(e *env, id string) {
-			if r, err := e.Cancel(e.Context(), []string{id}, nil); err != nil || r[0].Status != twolane.StatusCancelled {
-				e.Fatal(r, err)
-			}
-		},
-		"deleted": func(e *env, id string) {
-			if r, err := e.Delete(e.Context(), twolane.IDs(id), nil); err != nil || r.Done != 1 {
-				e.Fatal(r, err)
-			}
-		},
-		"purged": func(e *env, _ string) {
-			e.finish(store.Settlement{Kind: store.OutcomeDone})
-			if r, err := e.Purge(e.Context(), twolane.Filter{Queue: "default"}, nil); err != nil || r.Done != 1 {
-				e.Fatal(r, err)
-			}
-		},
-		"expired": func(e *env, _ string) { time.Sleep(time.Hour) },
-	}
-	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(t *testing.T, e *env) {
-				s := twolane.Submission{Type: "a", UniqueKey: "k", Deadline: time.Now().Add(time.Hour)}
-				id := e.must(s)
-				held := func(when string, status twolane.Status) {
-					_, err := e.Submit(e.Context(), twolane.Submission{Type: "a", UniqueKey: "k"})
-					h, ok := errors.AsType[*twolane.UniqueHeldError](err)
-					if !ok || h.Holder != id || h.Status != status || !strings.Contains(err.Error(), id) {
-						t.Fatalf("%s: %v", when, err)
-					}
-				}
-				held("waiting", twolane.StatusPending)
-				c := e.claim("w1", "default", store.Intake, "a")
-				held("running", twolane.StatusPending)
-				e.settle(c, store.Settlement{Kind: store.OutcomeRetry, Delay: time.Second, Error: "no"})
-				held("backing off", twolane.StatusPending)
-				time.Sleep(3 * time.Second)
-				end(e, id)
-				e.must(twolane.Submission{Type: "a", UniqueKey: "k"})
-			})
-		})
-	}
-}
-
 func TestF161_StartByWithoutWorkers(t *testing.T) {
 	run(t, func(t *testing.T, e *env) {
 		id := e.must(twolane.Submission{Type: "a", StartBy: time.Now().Add(5 * time.Second)})
@@ -432,44 +359,4 @@ func TestParamsComeBackByteForByte(t *testing.T) {
 			t.Fatal("an object decodes into an int")
 		}
 	})
-}
-
-func BenchmarkSubmit64(b *testing.B) {
-	for _, cost := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond} {
-		b.Run(cost.String(), func(b *testing.B) {
-			var calls, items atomic.Int64
-			c := twolane.NewClient(null{cost: cost, calls: &calls, items: &items}, &twolane.Options{NoTick: true})
-			defer c.Close()
-			params := make([]byte, 200)
-			b.SetParallelism(32) // times GOMAXPROCS = 2: 64 goroutines
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if _, err := c.Submit(context.Background(), twolane.Submission{Type: "a", Params: params}); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-			b.ReportMetric(float64(items.Load())/float64(calls.Load()), "items/call")
-		})
-	}
-}
-
-// null is a store that takes some time and keeps nothing.
-type null struct {
-	store.Store
-	cost         time.Duration
-	calls, items *atomic.Int64
-}
-
-func (n null) Submit(_ context.Context, req store.SubmitRequest) ([]store.SubmitResult, error) {
-	n.calls.Add(1)
-	n.items.Add(int64(len(req.Items)))
-	for start := time.Now(); time.Since(start) < n.cost; {
-	}
-	results := make([]store.SubmitResult, len(req.Items))
-	for i := range results {
-		results[i] = store.SubmitResult{Created: true, Status: store.Pending}
-	}
-	return results, nil
 }

@@ -3,6 +3,7 @@ package twolane
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -39,6 +40,7 @@ func (w *waiter) run() {
 			w.refuse(errClosed)
 			return
 		case <-ws.poke:
+			runtime.Gosched() // those that are about to wait come along
 		case wake, ok := <-wakes:
 			all = w.hear(wakes, wake, ok)
 		case <-poll.C:
