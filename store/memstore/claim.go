@@ -202,10 +202,12 @@ func (cl *claim) token(c *store.Command, class store.Class) (store.WhyNot, time.
 	}
 	t, got, wait := t.Take(cl.now.Run, 1)
 	if got == 0 {
+		cl.s.setThrottle(tk, t)
 		return store.WhyThrottled, wait
 	}
 	b, got, wait = b.Take(rate, cl.now.Run, 1)
 	if got == 0 {
+		cl.s.buckets[lk] = b
 		return store.WhyRate, wait
 	}
 	cl.s.buckets[lk] = b

@@ -11,7 +11,8 @@ import (
 // (the generic cell rate algorithm, ITU-T I.371). 0 is a full bucket.
 type Bucket float64
 
-// Take takes up to n tokens and returns how many it got and how long until the next one. Tokens are never given back.
+// Take takes up to n tokens and returns how many it got and how long until the next one. Tokens are never given back. The caller keeps the
+// bucket also when it got none: what an older rate had put far ahead was cut back.
 func (b Bucket) Take(r store.Rate, run store.Millis, n int) (Bucket, int, time.Duration) {
 	if r.Limit <= 0 {
 		return b, n, 0

@@ -68,4 +68,5 @@ var nouns = []noun{
 	{"submit", submitCases}, {"names", namesCases}, {"bytes", bytesCases}, {"claim", claimCases}, {"lanes", lanesCases},
 	{"renew", renewCases}, {"settle", settleCases}, {"retry", retryCases}, {"processing", processingCases}, {"cancel", cancelCases},
 	{"deadline", deadlineCases}, {"loss", lossCases}, {"clock", clockCases},
+	{"rate", rateCases}, {"throttle", throttleCases}, {"pause", pauseCases}, {"batch", batchCases},
 }
