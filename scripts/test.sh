@@ -151,8 +151,8 @@ fi
 sed -e "s|^$PWD/||" -e "s|^$PWD\$|.|" "$tmp/dirs" >"$tmp/packages"
 
 step gofmt 0.1 format
-step vet 1 vet
-step staticcheck 1.6 static
+step vet 1.6 vet
+step staticcheck 1 static
 group architecture 0.3
 step compile 5 compile
 group stores 4.5 -race
