@@ -69,4 +69,5 @@ var nouns = []noun{
 	{"renew", renewCases}, {"settle", settleCases}, {"retry", retryCases}, {"processing", processingCases}, {"cancel", cancelCases},
 	{"deadline", deadlineCases}, {"loss", lossCases}, {"clock", clockCases},
 	{"rate", rateCases}, {"throttle", throttleCases}, {"pause", pauseCases}, {"batch", batchCases},
+	{"unique", uniqueCases}, {"retention", retentionCases}, {"outbox", outboxCases}, {"follow_ups", followUpCases},
 }
