@@ -3,7 +3,6 @@ package twolane
 import (
 	"errors"
 	"math/rand/v2"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -72,9 +71,10 @@ func ParseRetryAfter(header string, now time.Time) time.Duration {
 	} else if errors.Is(err, strconv.ErrRange) {
 		return maxRetryAfter
 	}
-	at, err := http.ParseTime(header)
-	if err != nil {
-		return 0
+	for _, layout := range [...]string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC} { // those of RFC 9110, 5.6.7
+		if at, err := time.Parse(layout, header); err == nil {
+			return min(max(0, at.Sub(now)), maxRetryAfter)
+		}
 	}
-	return min(max(0, at.Sub(now)), maxRetryAfter)
+	return 0
 }
