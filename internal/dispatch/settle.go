@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -142,7 +143,7 @@ func (c *Core) Settled(now time.Duration, call *SettleCall, results []store.Sett
 				it.again = true
 			}
 		}
-		s.pending = append(call.items[:len(call.items):len(call.items)], s.pending...)
+		s.pending = slices.Concat(call.items, s.pending) // a copy: the call is used again
 	default:
 		c.worked(now, &s.bad, "settle")
 		for i, it := range call.items {
