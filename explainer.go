@@ -2,7 +2,6 @@ package twolane
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -220,11 +219,9 @@ func (x *explainer) obstacles() []Wait {
 	} else if len(x.s.Queues) > 0 {
 		pause = x.s.Queues[0].Pause
 	}
-	x.Permits, x.Free = permits(x.s.Workers, x.r.Queue, lane, []string{x.r.Type})
-	worker := slices.ContainsFunc(x.s.Workers, func(w store.Worker) bool {
-		return !w.Draining && slices.Contains(w.Queues, x.r.Queue) && slices.Contains(w.Types[lane], x.r.Type)
-	})
-	return obstacles(pause, lane, worker, x.Free, rate)
+	all, free, some := permits(x.s.Workers, x.r.Queue, lane, []string{x.r.Type})
+	x.Permits, x.Free = all, free
+	return obstacles(pause, lane, some, free, rate)
 }
 
 // blame says what an obstacle is, to go after "but" or "then".

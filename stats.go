@@ -163,37 +163,39 @@ func laneStats(s *store.Stats, q *store.QueueStats, lane Lane, rate Rate) LaneSt
 	if l.OldestEligible != 0 {
 		d.Oldest = max(0, s.AsOf.Sub(l.OldestEligible))
 	}
-	var types []string
-	claimable := 0
+	var types []string // in the lane now; none are known of commands that wait for a time
+	claimable := false
 	for _, t := range q.Types {
 		if t.Lane != lane || t.InLine == 0 && t.Leased == 0 {
 			continue
 		}
 		types = append(types, t.Type)
+		claimable = claimable || t.Workers > 0
 		if t.Workers == 0 {
 			d.Unclaimable += t.InLine
-		} else {
-			claimable++
 		}
 	}
-	d.Permits, d.Free = permits(s.Workers, q.Queue, lane, types)
+	all, free, some := permits(s.Workers, q.Queue, lane, types)
+	d.Permits, d.Free = all, free
 	if d.Eligible > 0 {
-		d.Waits = obstacle(q.Pause, lane, claimable > 0, d.Free, rate)
+		d.Waits = obstacle(q.Pause, lane, claimable || len(types) == 0 && some, d.Free, rate)
 		d.Starved = d.Oldest >= starvedAfter
 		d.Overloaded = lane == Repoll && d.Waits == WaitTurn && d.Oldest > overloadedAfter
 	}
 	return d
 }
 
-// permits adds up what the workers have that serve a queue and can run one of the types in a lane.
-func permits(workers []store.Worker, queue string, lane Lane, types []string) (all, free int) {
+// permits adds up what the workers have that serve a queue and can run one of the types in a lane; no types are all. some is whether there is such a worker.
+func permits(workers []store.Worker, queue string, lane Lane, types []string) (all, free int, some bool) {
 	for i := range workers {
 		w := &workers[i]
-		if w.Draining || !slices.Contains(w.Queues, queue) || !slices.ContainsFunc(types, func(t string) bool { return slices.Contains(w.Types[lane], t) }) {
+		knows := len(types) == 0 && len(w.Types[lane]) > 0 || slices.ContainsFunc(types, func(t string) bool { return slices.Contains(w.Types[lane], t) })
+		if w.Draining || !knows || !slices.Contains(w.Queues, queue) {
 			continue
 		}
+		some = true
 		all += w.Permits[lane]
 		free += max(0, w.Permits[lane]-w.Running[lane])
 	}
-	return all, free
+	return all, free, some
 }
