@@ -70,4 +70,5 @@ var nouns = []noun{
 	{"deadline", deadlineCases}, {"loss", lossCases}, {"clock", clockCases},
 	{"rate", rateCases}, {"throttle", throttleCases}, {"pause", pauseCases}, {"batch", batchCases},
 	{"unique", uniqueCases}, {"retention", retentionCases}, {"outbox", outboxCases}, {"follow_ups", followUpCases},
+	{"act", actCases}, {"list", listCases}, {"stats", statsCases},
 }
