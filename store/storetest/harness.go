@@ -71,4 +71,6 @@ var nouns = []noun{
 	{"rate", rateCases}, {"throttle", throttleCases}, {"pause", pauseCases}, {"batch", batchCases},
 	{"unique", uniqueCases}, {"retention", retentionCases}, {"outbox", outboxCases}, {"follow_ups", followUpCases},
 	{"act", actCases}, {"list", listCases}, {"stats", statsCases},
+	{"watch", watchCases}, {"config", configCases}, {"concurrency", concurrencyCases}, {"idempotency", idempotencyCases},
+	{"bounds", boundsCases}, {"damage", damageCases}, {"durability", durabilityCases},
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/twolane/twolane/store"
 )
 
@@ -274,3 +276,13 @@ func (f *fixture) outbox(topic string, ack ...uint64) []store.OutboxEntry {
 	f.ok(err)
 	return es
 }
+
+// same fails the case if two values differ in more than empty against nil.
+func (f *fixture) same(want, got any) {
+	f.Helper()
+	if d := cmp.Diff(want, got, emptyIsNil); d != "" {
+		f.Fatalf("differs (-want +got):\n%s", d)
+	}
+}
+
+func isInvalid(err error, inv **store.InvalidError) bool { return errors.As(err, inv) }

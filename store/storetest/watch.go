@@ -1,0 +1,280 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/twolane/twolane/store"
+)
+
+// watch opens a watcher that ends with the case.
+func (f *fixture) watch() store.Watcher {
+	f.Helper()
+	w, err := f.s.Watch(f.ctx())
+	f.ok(err)
+	f.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			f.Errorf("close of a watcher: %v", err)
+		}
+	})
+	return w
+}
+
+// woken waits for a wake-up that is kind and about id, or about everything.
+func (f *fixture) woken(w store.Watcher, kind store.WakeKind, match func(store.Wake) bool) {
+	f.Helper()
+	limit := time.NewTimer(10 * time.Second)
+	defer limit.Stop()
+	for {
+		select {
+		case k, ok := <-w.C():
+			f.check(ok, "the channel was closed")
+			if k.Kind == store.WakeAll || k.Kind == kind && match(k) {
+				return
+			}
+		case <-limit.C:
+			f.Fatalf("no wake-up of kind %d within 10 s", kind)
+		}
+	}
+}
+
+func about(id string) func(store.Wake) bool { return func(k store.Wake) bool { return k.ID == id } }
+
+func inLane(queue string, l store.Lane) func(store.Wake) bool {
+	return func(k store.Wake) bool { return k.Queue == queue && k.Lane == l }
+}
+
+// drainWakes forgets what has come so far.
+func drainWakes(w store.Watcher) {
+	for {
+		select {
+		case <-w.C():
+			continue
+		case <-time.After(30 * time.Millisecond):
+			return
+		}
+	}
+}
+
+var watchCases = []kase{
+	{"work", "a wake-up tells that work became claimable: by a submit, a give-back, a loss, the end of a backoff, an operator", func(f *fixture) {
+		w := f.watch()
+		f.submit(sub("a"))
+		f.woken(w, store.WakeWork, inLane("q", store.Intake))
+		c := f.claim1("w1", store.Intake, "a")
+		drainWakes(w)
+		f.settle(c, store.OutcomeGiveBack)
+		f.woken(w, store.WakeWork, inLane("q", store.Intake))
+		c = f.claim1("w1", store.Intake, "a")
+		f.settle(c, store.OutcomeRetry, delay(time.Second))
+		drainWakes(w)
+		f.Pass(time.Second)
+		f.woken(w, store.WakeWork, inLane("q", store.Intake))
+		f.settle(f.claim1("w1", store.Intake, "a"), store.OutcomeProcessing, delay(time.Hour), hook)
+		drainWakes(w)
+		f.ok(f.act(store.ActRunNow, "a"))
+		f.woken(w, store.WakeWork, inLane("q", store.Repoll))
+		f.settle(f.claim1("w1", store.Repoll, "a"), store.OutcomeProcessing, delay(time.Hour), hook)
+		drainWakes(w)
+		f.cancel("a")
+		f.woken(w, store.WakeWork, inLane("q", store.Repoll))
+	}},
+	{"cancel", "a wake-up tells that a leased command was asked to cancel", func(f *fixture) {
+		w := f.watch()
+		f.start("a")
+		drainWakes(w)
+		f.cancel("a")
+		f.woken(w, store.WakeCancel, about("a"))
+	}},
+	{"end", "whoever awaits a command is woken at its end, whatever that is; others are not troubled", func(f *fixture) {
+		w, other := f.watch(), f.watch()
+		f.submit(many("a", 4)...)
+		f.ok(w.Await([]string{"a-0000", "a-0001", "a-0002"}, nil))
+		cs := f.claim("w1", store.Intake, 3)
+		f.settle(cs[0], store.OutcomeDone)
+		f.woken(w, store.WakeEnd, about("a-0000"))
+		f.settle(cs[1], store.OutcomeFail)
+		f.woken(w, store.WakeEnd, about("a-0001"))
+		w.Forget([]string{"a-0001"}, nil)
+		f.tryCancel(store.CancelRequest{IDs: []string{"a-0002"}, Force: true})
+		f.woken(w, store.WakeEnd, about("a-0002"))
+		f.cancel("a-0003")
+		for _, x := range []store.Watcher{w, other} {
+			for {
+				select {
+				case k := <-x.C():
+					f.check(k.Kind != store.WakeEnd || x == w && k.ID != "a-0003", "woken unasked: %+v", k)
+					continue
+				case <-time.After(50 * time.Millisecond):
+				}
+				break
+			}
+		}
+	}},
+	{"group", "whoever awaits a group is woken when none of its commands is live any more", func(f *fixture) {
+		w := f.watch()
+		g := func(s *store.Submission) { s.Group = "g" }
+		f.submit(many("a", 3, g)...)
+		f.ok(w.Await(nil, []string{"g"}))
+		cs := f.claim("w1", store.Intake, 3)
+		f.settle(cs[0], store.OutcomeDone)
+		f.settle(cs[1], store.OutcomeDone, func(s *store.Settlement) { s.FollowUps = []store.Submission{sub("child", g)} })
+		f.cancel(cs[2].ID)
+		f.settle(cs[2], store.OutcomeRetry)
+		drainWakes(w)
+		f.cancel("child")
+		f.woken(w, store.WakeGroup, about("g"))
+	}},
+	{"config", "a change of the configuration wakes", func(f *fixture) {
+		w := f.watch()
+		f.queue("q", func(q *store.QueueConfig) { q.Pause = store.PauseAll })
+		f.woken(w, store.WakeConfig, func(store.Wake) bool { return true })
+	}},
+	{"never_blocks", "a watcher that nobody reads never blocks the store; it finds one wake-up that stands for all that were lost", func(f *fixture) {
+		w := f.watch()
+		for i := range 15 {
+			f.submit(many(string(rune('a'+i)), 100)...)
+			for _, c := range f.claim("w1", store.Intake, 100) {
+				f.settle(c, store.OutcomeGiveBack)
+			}
+			for _, c := range f.claim("w1", store.Intake, 100)[:3] {
+				f.settle(c, store.OutcomeDone)
+			}
+		}
+		f.woken(w, store.WakeWork, inLane("q", store.Intake))
+	}},
+	{"closed", "closing a watcher closes its channel, twice is no error, and the store goes on", func(f *fixture) {
+		w, err := f.s.Watch(f.ctx())
+		f.ok(err)
+		f.ok(w.Close())
+		_ = w.Close() // twice is no panic
+		for range 1000 {
+			if _, ok := <-w.C(); !ok {
+				break
+			}
+		}
+		_, open := <-w.C()
+		f.check(!open, "the channel is open after Close")
+		f.check(w.Await([]string{"a"}, nil) != nil, "a closed watcher takes requests")
+		f.submit(sub("a"))
+	}},
+	{"store_closed", "closing the store closes the channels of its watchers", func(f *fixture) {
+		g := *f
+		g.s = f.h.Open(f.T)
+		w, err := g.s.Watch(f.ctx())
+		f.ok(err)
+		f.ok(g.s.Close())
+		limit := time.NewTimer(10 * time.Second)
+		defer limit.Stop()
+		for {
+			select {
+			case _, ok := <-w.C():
+				if !ok {
+					return
+				}
+			case <-limit.C:
+				f.Fatal("the channel is still open")
+			}
+		}
+	}},
+	{"other_handle", "a wake-up arrives on other handles of the namespace too", func(f *fixture) {
+		g := f.second()
+		w := g.watch()
+		f.ok(w.Await([]string{"a"}, nil))
+		f.submit(sub("a"))
+		f.woken(w, store.WakeWork, inLane("q", store.Intake))
+		f.settle(f.claim1("w1", store.Intake, "a"), store.OutcomeDone)
+		f.woken(w, store.WakeEnd, about("a"))
+	}},
+}
+
+var configCases = []kase{
+	{"compare_and_set", "the configuration is replaced whole and only by who has seen the last one", func(f *fixture) {
+		c, err := f.s.Config(f.ctx())
+		f.ok(err)
+		f.check(c.Version == 0 && c.V() == store.DefaultV && len(c.Queues) == 0, "a new namespace has %+v", c)
+		one := store.Config{Visibility: 5 * time.Second, Queues: map[string]store.QueueConfig{
+			"q": {Pause: store.PauseIntake, PauseUntil: epoch + 5, Rates: [2]store.Rate{{Limit: 1.5, Burst: 2}, {Limit: 1e6, Burst: 7}}, Order: store.ByDeadline,
+				MaxReady: 9, Retention: -1, Keep: 11, MaxLosses: 12, CancelFor: 13 * time.Second},
+			"q2": {Retention: time.Hour}, "q3": {},
+		}}
+		c, err = f.s.Configure(f.ctx(), 0, one)
+		f.ok(err)
+		one.Version = 1
+		f.same(one, c)
+		c, err = f.s.Config(f.ctx())
+		f.ok(err)
+		f.same(one, c)
+		_, err = f.s.Configure(f.ctx(), 0, store.Config{})
+		f.wrong(err, store.ErrConfigConflict)
+		_, err = f.s.Configure(f.ctx(), 2, store.Config{})
+		f.wrong(err, store.ErrConfigConflict)
+		two, err := f.s.Configure(f.ctx(), 1, store.Config{})
+		f.ok(err)
+		f.check(two.Version == 2 && len(two.Queues) == 0 && two.V() == store.DefaultV, "%+v", two)
+	}},
+	{"one_wins", "of many that change the same version exactly one wins", func(f *fixture) {
+		won := f.parallel(8, func(int) int {
+			if _, err := f.s.Configure(f.ctx(), 0, store.Config{}); err == nil {
+				return 1
+			} else if !isErr(err, store.ErrConfigConflict) {
+				f.Error(err)
+			}
+			return 0
+		})
+		f.check(won == 1, "%d won", won)
+	}},
+	{"F115_validated", "a configuration that contradicts itself is refused with the name of the field, and changes nothing", func(f *fixture) {
+		for field, c := range map[string]store.Config{
+			"visibility":                  {Visibility: 100 * time.Millisecond},
+			"queues":                      {Queues: map[string]store.QueueConfig{"bad queue": {}}},
+			"queues.q.max_losses":         {Queues: map[string]store.QueueConfig{"q": {MaxLosses: 1}}},
+			"queues.q.max_ready":          {Queues: map[string]store.QueueConfig{"q": {MaxReady: -1}}},
+			"queues.q.keep":               {Queues: map[string]store.QueueConfig{"q": {Keep: -1}}},
+			"queues.q.pause_until":        {Queues: map[string]store.QueueConfig{"q": {PauseUntil: 5}}},
+			"queues.q.cancel_for":         {Queues: map[string]store.QueueConfig{"q": {CancelFor: -1}}},
+			"queues.q.order":              {Queues: map[string]store.QueueConfig{"q": {Order: 9}}},
+			"queues.q.pause":              {Queues: map[string]store.QueueConfig{"q": {Pause: 9}}},
+			"queues.q.rates.intake.limit": {Queues: map[string]store.QueueConfig{"q": {Rates: [2]store.Rate{{Limit: -1}, {}}}}},
+			"queues.q.rates.repoll.burst": {Queues: map[string]store.QueueConfig{"q": {Rates: [2]store.Rate{{}, {Burst: 1}}}}},
+		} {
+			_, err := f.s.Configure(f.ctx(), 0, c)
+			var inv *store.InvalidError
+			f.check(isInvalid(err, &inv) && inv.Field == field, "%s: %v", field, err)
+		}
+		c, err := f.s.Config(f.ctx())
+		f.check(err == nil && c.Version == 0, "%+v %v", c, err)
+	}},
+	{"visibility", "a new visibility timeout holds for leases from then on and evicts nobody", func(f *fixture) {
+		c := f.start("a")
+		f.configure(func(c *store.Config) { c.Visibility = time.Second })
+		f.is("a", store.Pending, store.Leased)
+		f.submit(sub("b"))
+		b := f.claim1("w1", store.Intake, "b")
+		f.check(b.LeaseUntil == f.stats().LeaseAt.Add(time.Second) && f.get("a").LeaseUntil == c.LeaseUntil, "a until %d, b until %d", f.get("a").LeaseUntil, b.LeaseUntil)
+		f.Pass(time.Second)
+		f.is("a", store.Pending, store.Leased)
+		f.is("b", store.Pending, store.InLine)
+		f.settle(c, store.OutcomeDone)
+	}},
+	{"lowering", "what a change lowers evicts nobody: commands over a new cap stay", func(f *fixture) {
+		f.submit(many("a", 10)...)
+		f.queue("q", func(q *store.QueueConfig) { q.MaxReady = 3 })
+		f.check(f.lane(store.Intake).InLine == 10, "%+v", f.lane(store.Intake))
+		f.wrong(f.trySubmit(sub("b"))[0].Err, store.ErrQueueFull)
+		f.check(len(f.claim("w1", store.Intake, 20)) == 10, "not all run")
+	}},
+	{"shared", "every handle of the namespace sees the same configuration, at once", func(f *fixture) {
+		g := f.second()
+		f.queue("q", func(q *store.QueueConfig) { q.Pause = store.PauseAll })
+		f.submit(sub("a"))
+		f.check(len(g.claim("w2", store.Intake, 1)) == 0, "the other handle does not know of the pause")
+		c, err := g.s.Config(f.ctx())
+		f.check(err == nil && c.Version == 1 && c.Queues["q"].Pause == store.PauseAll, "%+v %v", c, err)
+	}},
+	{"order_kept", "commands that wait keep the order they came in under when a queue's order changes", func(f *fixture) {
+		f.submit(sub("a", deadlineIn(2*time.Hour)), sub("b", deadlineIn(time.Hour)))
+		f.queue("q", func(q *store.QueueConfig) { q.Order = store.ByDeadline })
+		got := ids(f.claim("w1", store.Intake, 2))
+		f.check(len(got) == 2, "%v", got)
+	}},
+}
