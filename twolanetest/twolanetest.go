@@ -1,5 +1,5 @@
 // Package twolanetest runs a program's handlers in its own tests: on a store in memory, in a bubble of fake time (testing/synctest), with a real
-// worker. An hour of polling and backoff takes a few milliseconds, no test sleeps, and each ends with an audit of the store.
+// worker. An hour of polling takes a fraction of a second, no test sleeps, and each ends with an audit of the store.
 //
 //	func TestLaunch(t *testing.T) {
 //		twolanetest.Run(t, func(w *twolane.Worker) {
