@@ -16,21 +16,18 @@ func (m *world) cancel(s *state, i int) {
 	}
 	m.leave(s, i)
 	r.flags |= cancelReq
-	m.cancelAtRest(s, i, false)
+	m.cancelAtRest(s, i)
 }
 
-// cancelAtRest moves command i on, which has a cancel request, no lease and stands in no line. After a visit that did
-// not succeed the next one waits.
-func (m *world) cancelAtRest(s *state, i int, visited bool) {
+// cancelAtRest moves command i on, which has a cancel request, no lease and stands in no line: it ends, or is due for its
+// cancel visit.
+func (m *world) cancelAtRest(s *state, i int) {
 	r := &s.cmd[i]
-	switch {
-	case r.status == Pending, !m.sc.Commands[i].Hook, r.has(cancelOver):
+	if r.status == Pending || !m.sc.Commands[i].Hook || r.has(cancelOver) {
 		m.cancelled(s, i)
-	case visited:
-		m.rest(s, i, Parked)
-	default:
-		m.rest(s, i, Ready)
+		return
 	}
+	m.rest(s, i)
 }
 
 // cancelled ends command i as its cancel request says.
@@ -51,7 +48,7 @@ func (m *world) deadlineAtRest(s *state, i int) {
 	}
 	m.leave(s, i)
 	r.flags |= cancelReq | byDeadline
-	m.rest(s, i, Ready)
+	m.rest(s, i)
 }
 
 // overdue reports whether maintenance has to move command i because of a time that has passed.
@@ -70,7 +67,7 @@ func (m *world) overdue(s *state, i int) bool {
 func (m *world) expire(s *state, i int) {
 	if s.cmd[i].has(cancelOver) {
 		m.leave(s, i)
-		m.cancelAtRest(s, i, false)
+		m.cancelAtRest(s, i)
 		return
 	}
 	m.deadlineAtRest(s, i)

@@ -112,7 +112,7 @@ func (m *world) checkCounters(a *state, st step, i int, r, was *record) Kind {
 		return KindCounters
 	case st.kind == StepReap && st.cmd == uint8(i) && r.live() && r.losses == was.losses && m.ownerDead(a, i):
 		return KindCounters
-	case r.reason == WorkerLost && was.reason != WorkerLost && !m.sc.Commands[i].Poison && m.onlyPoison():
+	case r.reason == WorkerLost && was.reason != WorkerLost && !m.sc.Commands[i].Poison && !m.sc.Commands[i].BadVisit && m.onlyPoison():
 		return KindNeighbour
 	}
 	return NoViolation
@@ -135,7 +135,7 @@ func (m *world) onlyPoison() bool {
 	}
 	n := 0
 	for _, c := range m.sc.Commands {
-		if c.Poison {
+		if c.Poison || c.BadVisit {
 			n++
 		}
 	}
@@ -224,7 +224,7 @@ func (m *world) checkLeases(a *state, st step, b *state, w int) Kind {
 			return KindForeign
 		}
 	}
-	if suspects > 1 && m.sc.Bug != SuspectsTogether { // which is to be seen by what it does
+	if suspects > 1 && m.sc.Bug != CancelNotSuspect { // which is to be seen by what it does
 		return KindSuspects
 	}
 	return NoViolation

@@ -3,7 +3,7 @@ package model
 // free is the number of permits with which worker w may claim in that lane.
 func (m *world) free(s *state, w int, lane Lane) int {
 	p, wk := &s.proc[w], &m.sc.Workers[w]
-	if p.mode != up || p.claiming {
+	if p.mode != up || p.claiming || !p.heard { // one that may be taken for dead renews before it claims
 		return 0
 	}
 	if m.shared() {
@@ -84,9 +84,6 @@ func (m *world) claim(s *state, w int) (got uint8) {
 		if m.sc.Bug == FirstLaneOnly && got != 0 {
 			break
 		}
-	}
-	if got != 0 {
-		s.proc[w].heard = true
 	}
 	return got
 }

@@ -59,22 +59,24 @@ func (m *world) renewOne(s *state, x slot) Answer {
 	return OK
 }
 
-// reap ends the expired lease of command i. It is a loss only if its owner's own heartbeat is dead too.
+// reap ends the expired lease of command i. It is a loss only if its owner's own heartbeat is dead too. From the second loss
+// in a row on the command waits, and only as a suspect can it reach the last.
 func (m *world) reap(s *state, i int) {
 	r := &s.cmd[i]
-	lost := !m.ownerHeard(s, i) || m.sc.Bug == LossWhileOwnerLives
-	alone := r.losses >= 2
 	r.flags |= unknown
-	to := Ready
-	if lost {
-		r.losses++
-		if r.losses >= 2 {
-			to = backoff(r.status)
-		}
-	}
-	if lost && alone && r.losses >= m.sc.lossesToEnd() {
-		m.end(s, i, Failed, WorkerLost)
+	if m.ownerHeard(s, i) && m.sc.Bug != LossWhileOwnerLives {
+		m.comeBack(s, i)
 		return
 	}
-	m.comeBack(s, i, to)
+	switch r.losses++; {
+	case r.losses >= m.sc.lossesToEnd() && r.has(cancelReq):
+		m.cancelled(s, i)
+	case r.losses >= m.sc.lossesToEnd():
+		m.end(s, i, Failed, WorkerLost)
+	case r.losses >= 2:
+		m.comeBack(s, i)
+		m.wait(s, i)
+	default:
+		m.comeBack(s, i)
+	}
 }

@@ -44,10 +44,10 @@ func lifeMutants() []Mutant {
 		mutant(ForgetPermit, KindPermits, Scenario{Commands: short}),
 		mutant(KeepLease, KindLease, Scenario{Commands: []Command{{Snoozes: 1}}}),
 		mutant(IgnorePause, KindForeign, Scenario{Commands: short, Faults: Faults{Pause: 1}}),
-		mutant(SuspectsTogether, KindNeighbour, Scenario{
+		mutant(SuspectsTogether, KindSuspects, Scenario{
 			Workers: wide, Commands: []Command{{Poison: true}, plain}, Restart: true,
 		}),
-		mutant(CancelNotSuspect, KindSuspects, Scenario{
+		mutant(CancelNotSuspect, KindNeighbour, Scenario{
 			Workers:  []Worker{{Intake: 1, Repoll: 2, Queues: 3, Types: 255}},
 			Commands: []Command{{Parked: true, Hook: true, BadVisit: true}, {Parked: true}}, Restart: true, Faults: Faults{Cancel: 1},
 		}),

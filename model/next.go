@@ -76,7 +76,6 @@ func (m *world) eachClaim(s0 *state, w int, yield successor) {
 	}
 	if undone := *s0; spend(&undone.left.FailOver) {
 		undone.proc[w] = s.proc[w]
-		undone.proc[w].heard = s0.proc[w].heard
 		st := by(StepClaim, w)
 		st.fate = RolledBack
 		yield(st, &undone)

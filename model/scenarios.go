@@ -188,11 +188,11 @@ func lifeScenarios() []*Scenario {
 			Must:     1,
 		},
 		{
-			Name:     "everything: four commands, two workers, one of each fault",
+			Name:     "everything: four commands, two workers, crash, stall and cancel",
 			Large:    true,
 			Workers:  pair,
 			Commands: []Command{hook, plain, {Queue: 1}, {Queue: 1, Type: 1}},
-			Faults:   Faults{Crash: 1, Cancel: 1, PauseAll: 1},
+			Faults:   Faults{Crash: 1, Stall: 1, Cancel: 1},
 		},
 	}
 }

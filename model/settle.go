@@ -3,7 +3,7 @@ package model
 // An Outcome is what a settle says about an invocation.
 type Outcome uint8
 
-// The outcomes. Visited is the good end of a cancel visit; GiveBack says that the handler did not run, or returned
+// The outcomes. Visited and VisitFail are how a cancel visit ends; GiveBack says that the handler did not run, or returned
 // because its worker is draining.
 const (
 	Done Outcome = iota
@@ -12,13 +12,14 @@ const (
 	Snooze
 	Process
 	Visited
+	VisitFail
 	GiveBack
 	endOfOutcomes
 )
 
 // String names the outcome.
 func (o Outcome) String() string {
-	return [...]string{"Done", "Fail", "error", "Snooze", "Processing", "cancelled", "give back"}[o]
+	return [...]string{"Done", "Fail", "error", "Snooze", "Processing", "cancelled", "cancel error", "give back"}[o]
 }
 
 // An Answer is what the store says to a settle or a renewal of one lease.
@@ -76,22 +77,19 @@ func (m *world) settle(s *state, x slot, o Outcome, again bool) Answer {
 	return Lost
 }
 
-// apply moves command i as its handler says. Only what the handler says ends the rows of failures and losses.
+// apply moves command i as its handler says. Only what the handler says ends the rows of failures and losses; a give-back
+// leaves everything as it was before the claim.
 func (m *world) apply(s *state, i int, o Outcome) {
 	r := &s.cmd[i]
 	if o == GiveBack {
-		m.comeBack(s, i, m.backTo(s, i))
-		if r.place == Ready {
-			m.toFront(s, i)
+		again := m.runsAtOwner(s, i)
+		if m.comeBack(s, i); again {
+			m.wait(s, i)
 		}
 		return
 	}
 	r.losses = 0
 	r.flags &^= unknown
-	if o != Retry {
-		r.fails = 0
-	}
-	status := r.status
 	switch o {
 	case Done:
 		m.end(s, i, Succeeded, NoReason)
@@ -99,59 +97,71 @@ func (m *world) apply(s *state, i int, o Outcome) {
 		m.end(s, i, Failed, ByHandler)
 	case Visited:
 		m.cancelled(s, i)
+	case VisitFail:
+		m.comeBack(s, i)
+		m.wait(s, i)
 	case Retry:
 		r.fails = min(r.fails+1, max(m.sc.Commands[i].Retries, 1))
-		m.comeBack(s, i, backoff(status))
+		m.comeBack(s, i)
+		m.waitUnlessVisit(s, i)
 		if m.sc.Bug == LeakMembership && r.live() {
 			r.members = m.sc.Commands[i].Keys
 		}
 	case Snooze:
 		r.snoozes++
 		name, owner := r.name, r.owner
-		m.comeBack(s, i, backoff(status))
+		m.comeBack(s, i)
+		m.waitUnlessVisit(s, i)
 		if m.sc.Bug == KeepLease {
 			r.name, r.owner = name, owner
 		}
 	case Process:
-		r.status = Processing
+		r.status, r.fails = Processing, 0
 		if !m.sc.Commands[i].Forever {
 			r.polls++
 		}
-		m.comeBack(s, i, Parked)
+		m.comeBack(s, i)
+		m.waitUnlessVisit(s, i)
 	}
 }
 
-func backoff(st Status) Place {
-	if st == Processing {
-		return Parked
-	}
-	return Scheduled
+// runsAtOwner reports whether the owner of the lease of command i still runs it from before.
+func (m *world) runsAtOwner(s *state, i int) bool {
+	o := s.cmd[i].owner
+	return o != 0 && s.proc[(o-1)%maxWorkers].runs(i)
 }
 
-// backTo is where a given back command goes: its first place, or a pause if its worker still runs it from before.
-func (m *world) backTo(s *state, i int) Place {
+// comeBack brings command i to rest, where it was before its lease, unless a cancel request or a deadline has come
+// meanwhile.
+func (m *world) comeBack(s *state, i int) {
 	r := &s.cmd[i]
-	for _, x := range s.proc[(r.owner-1)%maxWorkers].slots {
-		if x.running() && x.command() == i {
-			return backoff(r.status)
-		}
-	}
-	return Ready
-}
-
-// comeBack brings command i to rest after a lease that did not end it: in that place, unless a cancel request or a
-// deadline has come meanwhile.
-func (m *world) comeBack(s *state, i int, to Place) {
-	r := &s.cmd[i]
-	visited := r.has(visiting)
 	m.unlease(s, i)
 	switch {
 	case r.has(cancelReq):
-		m.cancelAtRest(s, i, visited)
+		m.cancelAtRest(s, i)
 	case r.has(late):
 		m.deadlineAtRest(s, i)
 	default:
-		m.rest(s, i, to)
+		m.rest(s, i)
+	}
+}
+
+// wait takes a command that came to rest out of its line until it falls due.
+func (m *world) wait(s *state, i int) {
+	r := &s.cmd[i]
+	if r.place != Ready {
+		return
+	}
+	m.leave(s, i)
+	r.place = Scheduled
+	if r.status == Processing {
+		r.place = Parked
+	}
+}
+
+func (m *world) waitUnlessVisit(s *state, i int) {
+	if !s.cmd[i].has(cancelReq) {
+		m.wait(s, i)
 	}
 }
 
@@ -162,13 +172,11 @@ func (m *world) unlease(s *state, i int) {
 	r.flags &^= expired | unheard | visiting
 }
 
-// rest puts command i, which has no lease and is in no line, into a place, and ends the memberships that go with it.
-func (m *world) rest(s *state, i int, to Place) {
-	if to == Ready {
-		m.join(s, i)
-	} else {
-		s.cmd[i].place = to
-	}
+// rest puts command i, which has no lease and is in no line, back in line, before all that came after it, and ends the
+// memberships that its place no longer implies.
+func (m *world) rest(s *state, i int) {
+	m.join(s, i)
+	m.toFront(s, i)
 	m.release(s, i)
 }
 

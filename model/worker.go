@@ -94,9 +94,11 @@ func (m *world) outcomes(s *state, w int, x slot) (out []Outcome) {
 	case m.kills(x):
 		return nil
 	case x.phase&phaseVisit != 0 && c.BadHook:
-		return []Outcome{Retry}
+		return []Outcome{VisitFail}
 	case x.phase&phaseVisit != 0:
-		out = []Outcome{Visited}
+		if out = []Outcome{Visited}; c.Retries > 0 {
+			out = append(out, VisitFail)
+		}
 	case c.Forever:
 		return []Outcome{Process}
 	default:
@@ -111,7 +113,7 @@ func (m *world) outcomes(s *state, w int, x slot) (out []Outcome) {
 			out = append(out, Snooze)
 		}
 	}
-	if r.fails < c.Retries {
+	if r.fails < c.Retries && x.phase&phaseVisit == 0 {
 		out = append(out, Retry)
 	}
 	if s.proc[w].mode == draining {
