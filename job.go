@@ -119,10 +119,7 @@ func (j *JobInfo) Alive() error {
 
 // Answered returns how the invocation ended for this command, once it has, as metrics name it; "" before.
 func (j *JobInfo) Answered() string {
-	if s, ok := j.item.Answered(); ok {
-		return s.Kind.String()
-	}
-	return ""
+	return j.item.Answered().String()
 }
 
 // Answer says, in ExecuteBatch or CheckBatch, how the invocation ended for this command; it is settled at once. The first answer counts:

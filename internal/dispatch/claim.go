@@ -300,7 +300,7 @@ func (c *Core) giveBack(now, sent time.Duration, g *store.Grant, delay time.Dura
 }
 
 func (c *Core) returnUnstarted(it *Item, delay time.Duration, why string) {
-	it.settlement = store.Settlement{ID: it.Cmd.ID, Lease: it.Cmd.Lease, Kind: store.OutcomeGiveBack, Delay: delay, Unstarted: true, Error: why}
+	it.out = store.Settlement{ID: it.Cmd.ID, Lease: it.Cmd.Lease, Kind: store.OutcomeGiveBack, Delay: delay, Unstarted: true, Error: why}
 	c.event(Event{Kind: GaveBack, Item: it, Inv: it.Inv, Lane: it.Inv.Lane, Type: it.Inv.Type.Name, Queue: it.Inv.Queue, Text: why})
 	c.enqueue(it)
 }

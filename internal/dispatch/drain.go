@@ -135,7 +135,7 @@ func (d *drainer) count(it *Item, state store.SettleState) {
 	case !d.on:
 	case state == store.SettleLost || state == store.SettleUnknown:
 		d.report.Lost++
-	case it.settlement.Kind == store.OutcomeGiveBack:
+	case it.out.Kind == store.OutcomeGiveBack:
 		d.report.GivenBack++
 	default:
 		d.report.Settled++

@@ -38,6 +38,7 @@ type Invocation struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	early  func(*Item)
+	goexit bool
 }
 
 // Started is when the handler was called, on the core's clock.
@@ -53,23 +54,22 @@ type Item struct {
 	Cmd *store.Command // as it was claimed
 	Inv *Invocation
 
-	answered atomic.Uint32 // 1 while out is being written, 2 when it is there
-	out      store.Settlement
+	answered atomic.Uint32          // 0: no; 1: out is being written; else hasAnswer + its kind
+	out      store.Settlement       // the core's own once there is an answer
 	progress atomic.Pointer[[]byte] // not sent yet
 	fenceAt  atomic.Int64           // Duration at which the lease may not be relied on any more
 
 	// Of the core.
-	sent       time.Duration // when the last acknowledged claim or renewal was sent
-	phase      phase
-	settlement store.Settlement // what is offered to the store
-	cause      error            // why its context was ended
-	proved     bool             // renewed since the claim that took so long
-	lost       bool             // the store has said that the lease is not current, or it is not to be renewed any more
-	again      bool             // a settle was sent without seeing its answer
-	refused    int              // how often the store refused its settlement as invalid
-	endsAt     time.Duration    // when its deadline passes; 0 if it has none
-	timer      timer
-	heldAt     int // place in Core.held, from 1; 0 is not there
+	sent    time.Duration // when the last acknowledged claim or renewal was sent
+	phase   phase
+	cause   error         // why its context was ended
+	proved  bool          // renewed since the claim that took so long
+	lost    bool          // the store has said that the lease is not current, or it is not to be renewed any more
+	again   bool          // a settle was sent without seeing its answer
+	refused int           // how often the store refused its settlement as invalid
+	endsAt  time.Duration // when its deadline passes; 0 if it has none
+	timer   timer
+	heldAt  int // place in Core.held, from 1; 0 is not there
 
 	// Of the shell.
 	ctx    context.Context
@@ -94,19 +94,18 @@ func (it *Item) Answer(s store.Settlement) bool {
 	}
 	s.ID, s.Lease = it.Cmd.ID, it.Cmd.Lease
 	it.out = s
-	it.answered.Store(2)
+	it.answered.Store(hasAnswer + uint32(s.Kind))
 	if early := it.Inv.early; early != nil && len(it.Inv.Items) > 1 {
 		early(it)
 	}
 	return true
 }
 
-// Answered returns the answer, if there is one.
-func (it *Item) Answered() (store.Settlement, bool) {
-	if it.answered.Load() != 2 {
-		return store.Settlement{}, false
-	}
-	return it.out, true
+const hasAnswer = 2
+
+// Answered returns how the first answer says that the invocation ended for this command; 0 while there is none.
+func (it *Item) Answered() store.OutcomeKind {
+	return store.OutcomeKind(max(it.answered.Load(), hasAnswer) - hasAnswer)
 }
 
 // Context is the context of this command of a batch; of a single one it is that of the call.

@@ -34,6 +34,7 @@ type Loop struct {
 	inbox  inbox
 	pulse  Pulse
 	over   bool
+	idle   []*runner
 }
 
 // inbox is what the loop has been told since it last looked.
@@ -100,6 +101,10 @@ func (l *Loop) Run(ctx context.Context, budget time.Duration) Report {
 	l.calls.Wait()
 	l.mu.Lock()
 	l.over = true
+	for _, r := range l.idle {
+		close(r.next)
+	}
+	l.idle = nil
 	l.pulse = l.core.pulse(l.clock.Now())
 	l.mu.Unlock()
 	return l.core.Report()
@@ -217,6 +222,7 @@ func (l *Loop) watch() {
 	for l.callCtx.Err() == nil {
 		w, err := l.store.Watch(l.callCtx)
 		if err == nil {
+			l.wake(store.Wake{Kind: store.WakeAll}) // what came before it was ready
 			l.pump(w)
 			err = errors.Join(errWatchEnded, w.Close())
 		} else if errors.Is(err, store.ErrClosed) {

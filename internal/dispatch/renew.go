@@ -312,12 +312,12 @@ func (c *Core) abandon(inv *Invocation) {
 	c.release(inv)
 	c.event(Event{Kind: Abandoned, Inv: inv, Lane: inv.Lane, Type: inv.Type.Name, Queue: inv.Queue})
 	for _, it := range inv.Items {
-		if it.phase != running {
-			continue
+		if it.phase != running || !it.answered.CompareAndSwap(0, hasAnswer+uint32(store.OutcomeAbandon)) {
+			continue // one that has just answered is settled as ever
 		}
 		inv.left--
 		c.timers.stop(&it.timer)
-		it.settlement = store.Settlement{ID: it.Cmd.ID, Lease: it.Cmd.Lease, Kind: store.OutcomeAbandon, Error: "its handler ignores the end of its context: " + inv.cause.Error()}
+		it.out = store.Settlement{ID: it.Cmd.ID, Lease: it.Cmd.Lease, Kind: store.OutcomeAbandon, Error: "its handler ignores the end of its context: " + inv.cause.Error()}
 		c.enqueue(it) // it stays in runs
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -50,7 +51,37 @@ func (l *Loop) start(inv *Invocation) {
 		inv.early = l.answered
 	}
 	l.runs.Add(1)
-	go l.run(inv)
+	l.mu.Lock()
+	var r *runner
+	if n := len(l.idle); n > 0 {
+		r = l.idle[n-1]
+		l.idle = l.idle[:n-1]
+	}
+	l.mu.Unlock()
+	if r != nil {
+		r.next <- inv
+		return
+	}
+	r = &runner{l: l, next: make(chan *Invocation, 1)}
+	go r.loop(inv)
+}
+
+// maxIdle bounds the goroutines that wait for an invocation.
+const maxIdle = 256
+
+// runner is a goroutine that runs one invocation after the other: a stack that has grown once serves many handlers.
+type runner struct {
+	l    *Loop
+	next chan *Invocation
+}
+
+func (r *runner) loop(inv *Invocation) {
+	for ok := true; ok; inv, ok = <-r.next {
+		r.l.run(inv) // a handler that ends its goroutine ends the runner with it
+		if !r.l.park(r, inv) {
+			return
+		}
+	}
 }
 
 // context returns a context that the core ends; end is what its Deadline says.
@@ -85,22 +116,34 @@ func (c *timedContext) Err() error {
 	return err
 }
 
-// run calls the handler and reports its end, whatever it does.
+// run calls the handler and sees to it that every item has its answer, whatever the handler does.
 func (l *Loop) run(inv *Invocation) {
-	defer l.ended(inv)
-	defer contain(inv)
+	returned := false
+	defer func() {
+		if !returned {
+			contain(inv, recover())
+		}
+		for _, it := range inv.Items { // somebody else may be in the middle of an answer
+			for it.answered.Load() == 1 {
+				runtime.Gosched()
+			}
+		}
+		inv.cancel(context.Canceled)
+		if !returned && inv.goexit {
+			l.ended(inv)
+		}
+	}()
+	inv.goexit = true
 	inv.Type.Run(inv.ctx, inv)
+	inv.goexit, returned = false, true
 	if inv.unanswered() {
 		fail(inv, errNoAnswer)
 	}
 }
 
-// contain answers for the items of a call that panicked or ended its goroutine.
-func contain(inv *Invocation) {
-	v := recover()
-	if v == nil && !inv.unanswered() {
-		return
-	}
+// contain answers for the items of a call that panicked with v, or ended its goroutine.
+func contain(inv *Invocation, v any) {
+	inv.goexit = v == nil // panic(nil) is a PanicNilError
 	stack := debug.Stack()
 	inv.Panic = &PanicError{Value: v, Stack: strings.ToValidUTF8(string(stack[:min(len(stack), 32<<10)]), "\uFFFD")}
 	fail(inv, inv.Panic)
@@ -155,8 +198,26 @@ func ErrorText(err error) string {
 	return s
 }
 
+// park tells that an invocation is over and lets its runner wait for the next. It reports false if the runner is to end.
+func (l *Loop) park(r *runner, inv *Invocation) bool {
+	l.runs.Add(-1)
+	l.mu.Lock()
+	if l.over {
+		l.mu.Unlock()
+		return false
+	}
+	l.inbox.ended = append(l.inbox.ended, inv)
+	keep := len(l.idle) < maxIdle
+	if keep {
+		l.idle = append(l.idle, r)
+	}
+	l.mu.Unlock()
+	l.notify()
+	return keep
+}
+
+// ended tells that an invocation is over whose goroutine ends with it.
 func (l *Loop) ended(inv *Invocation) {
-	inv.cancel(context.Canceled)
 	l.runs.Add(-1)
 	l.mu.Lock()
 	if !l.over {

@@ -43,11 +43,8 @@ func (c *Core) maxUnsettled() int { return max(2000, 4*(c.cfg.Permits[0]+c.cfg.P
 
 // finish turns the answer of an item into what is offered to the store.
 func (c *Core) finish(now time.Duration, it *Item) {
-	s := &it.settlement
-	if it.answered.Load() == 2 {
-		*s = it.out
-	} else {
-		it.answered.Store(2) // what it may say later is not heard
+	s := &it.out
+	if it.answered.CompareAndSwap(0, hasAnswer) { // what it may say later is not heard
 		*s = store.Settlement{ID: it.Cmd.ID, Lease: it.Cmd.Lease, Kind: store.OutcomeRetry, Error: errNoAnswer.Error(), Delay: noAnswerDelay}
 	}
 	switch s.Kind {
@@ -99,7 +96,7 @@ func (c *Core) stepSettle(now time.Duration) {
 		s.single--
 	}
 	for _, it := range s.pending {
-		st := &it.settlement
+		st := &it.out
 		n := len(st.Error) + len(st.Result) + len(st.State)
 		for i := range st.FollowUps {
 			n += len(st.FollowUps[i].Params) + 256
@@ -158,7 +155,7 @@ func (c *Core) Settled(now time.Duration, call *SettleCall, results []store.Sett
 
 // settled is the answer for one lease.
 func (c *Core) settled(now time.Duration, it *Item, res *store.SettleResult) {
-	st := &it.settlement
+	st := &it.out
 	if res.Err != nil {
 		c.refused(it, res.Err)
 		return
@@ -197,6 +194,6 @@ func (c *Core) refused(it *Item, err error) {
 		c.close(it, store.SettleLost)
 		return
 	}
-	it.settlement = s
+	it.out = s
 	c.enqueue(it)
 }
