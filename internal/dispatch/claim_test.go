@@ -1,0 +1,170 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twolane/twolane/store"
+)
+
+func TestClaimGathers(t *testing.T) {
+	d := newDriver(t, nil)
+	if d.claim == nil || d.claim.Req.Free != [2]int{4, 4} {
+		t.Fatalf("first claim: %+v", d.claim)
+	}
+	d.claimed(d.cmds("1", "2", "3", "4"), nil)
+	if len(d.live) != 4 || d.c.free(store.Intake) != 0 {
+		t.Fatalf("%d started, %d free", len(d.live), d.c.free(store.Intake))
+	}
+	d.c.Woken(d.now, store.Wake{Kind: store.WakeWork, Queue: "q"})
+	d.step()
+	// The other lane is asked, and while that is in flight two permits become free: they are asked for in one call after it.
+	if d.claim == nil || d.claim.Req.Free != [2]int{0, 4} {
+		t.Fatalf("claim with a full intake: %+v", d.claim)
+	}
+	d.end(d.live[0], store.OutcomeDone)
+	d.end(d.live[0], store.OutcomeDone)
+	d.claimed(nil, nil)
+	if d.claim == nil || d.claim.Req.Free[store.Intake] != 2 {
+		t.Fatalf("claim after two ends: %+v", d.claim)
+	}
+	d.claimed(nil, nil)
+	for len(d.live) > 0 {
+		d.end(d.live[0], store.OutcomeDone)
+	}
+	if n := len(d.settled(store.SettleDone, nil)); n != 1 {
+		t.Errorf("first settle has %d items, want the first alone", n)
+	}
+	if n := len(d.settled(store.SettleDone, nil)); n != 3 {
+		t.Errorf("second settle has %d items, want the three that ended meanwhile", n)
+	}
+	d.baseline()
+}
+
+func TestClaimLostReplyIsRepeatedWithItsNonce(t *testing.T) {
+	d := newDriver(t, nil)
+	first := *d.claim
+	d.claimed(nil, errStore)
+	d.sleep(100 * time.Millisecond)
+	d.sleep(200 * time.Millisecond)
+	if d.claim == nil || d.claim.Req.Nonce != first.Req.Nonce || d.claim.Req.Free != first.Req.Free {
+		t.Fatalf("repeated claim: %+v, want the nonce of %+v", d.claim, first)
+	}
+	// Permits stay asked: nothing else may use them.
+	if d.c.free(store.Intake) != 0 {
+		t.Errorf("%d permits free while a claim for all of them is not answered", d.c.free(store.Intake))
+	}
+	d.claimed(d.cmds("1"), nil)
+	if len(d.live) != 1 {
+		t.Fatalf("%d started", len(d.live))
+	}
+	if d.claim == nil || d.claim.Req.Nonce == first.Req.Nonce {
+		t.Errorf("next claim: %+v, want another nonce at once", d.claim)
+	}
+}
+
+func TestClaimAge(t *testing.T) {
+	for _, c := range []struct {
+		age            time.Duration
+		starts, proves bool
+	}{{testV/4 - 1, true, false}, {testV / 4, false, true}, {testV / 2, false, true}, {testV/2 + 1, false, false}} {
+		t.Run(c.age.String(), func(t *testing.T) {
+			d := newDriver(t, nil)
+			d.now += c.age
+			d.claimed(d.cmds("1"), nil)
+			if c.starts != (len(d.live) == 1) {
+				t.Fatalf("started %d", len(d.live))
+			}
+			var proof *RenewCall
+			for _, r := range d.renew {
+				if r.kind == renewExtra {
+					proof = r
+				}
+			}
+			if c.proves != (proof != nil) {
+				t.Fatalf("renewed first: %v", proof != nil)
+			}
+			if !c.starts && !c.proves {
+				if s := d.settle.Req.Items[0]; s.Kind != store.OutcomeGiveBack || !s.Unstarted {
+					t.Errorf("settled with %+v", s)
+				}
+			}
+			if c.proves {
+				d.renewed(nil)
+				if len(d.live) != 1 || d.live[0].Items[0].sent < c.age {
+					t.Errorf("started %d; its lease counts from %v", len(d.live), d.live[0].Items[0].sent)
+				}
+			}
+		})
+	}
+}
+
+func TestClaimProofRefused(t *testing.T) {
+	d := newDriver(t, nil)
+	d.now += testV / 4
+	d.claimed(d.cmds("1", "2"), nil)
+	d.renewed(func(id string) store.RenewResult {
+		if id == "1" {
+			return store.RenewResult{State: store.RenewLost}
+		}
+		return store.RenewResult{State: store.RenewOK}
+	})
+	if len(d.live) != 1 || d.live[0].Items[0].Cmd.ID != "2" {
+		t.Fatalf("started %d", len(d.live))
+	}
+	d.end(d.live[0], store.OutcomeDone)
+	d.settled(store.SettleDone, nil)
+	d.baseline()
+}
+
+func TestClaimOfWhatStillRunsHere(t *testing.T) {
+	d := newDriver(t, nil)
+	d.claimed(d.cmds("1"), nil)
+	d.sleep(time.Second)
+	d.claimed(d.cmds("1", "2"), nil)
+	if len(d.live) != 2 {
+		t.Fatalf("%d run, want 1 once and 2", len(d.live))
+	}
+	if s := d.settle.Req.Items; len(s) != 1 || s[0].ID != "1" || s[0].Kind != store.OutcomeGiveBack || !s[0].Unstarted || s[0].Delay != 5*time.Second || s[0].Lease.Token != 2 {
+		t.Errorf("given back: %+v", s)
+	}
+}
+
+func TestOneSuspectAtATime(t *testing.T) {
+	d := newDriver(t, nil)
+	flags := func() (n int) {
+		for _, w := range d.claim.Req.Wants {
+			if w.Suspect {
+				n++
+			}
+		}
+		return n
+	}
+	if flags() != 1 {
+		t.Fatalf("%d wants may have a suspect, want one", flags())
+	}
+	g := d.cmds("s")
+	g[0].Class = store.ClassSuspect
+	d.claimed(g, nil)
+	d.sleep(1100 * time.Millisecond)
+	if flags() != 0 {
+		t.Error("a second suspect may come while one is young")
+	}
+	d.claimed(nil, nil)
+	for d.now < 2*testV+time.Second {
+		d.sleep(time.Second)
+		d.renewed(nil)
+		if d.claim != nil && d.now < 2*testV && flags() != 0 {
+			t.Fatalf("a second suspect may come at %v", d.now)
+		}
+		if d.claim != nil && d.now < 2*testV {
+			d.claimed(nil, nil)
+		}
+	}
+	if d.claim == nil {
+		d.sleep(1100 * time.Millisecond)
+	}
+	if flags() != 1 {
+		t.Error("no other suspect may come though the first has lived for 2 V")
+	}
+}

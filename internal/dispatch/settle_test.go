@@ -1,0 +1,80 @@
+package dispatch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twolane/twolane/store"
+)
+
+func TestRenewGoesOnUntilSettled(t *testing.T) {
+	d := newDriver(t, nil)
+	d.claimed(d.cmds("1"), nil)
+	d.end(d.live[0], store.OutcomeDone)
+	for range 20 {
+		d.settled(0, errStore)
+		d.sleep(5 * time.Second)
+		if len(d.renew) != 1 || len(d.renew[0].Req.Leases) != 1 {
+			t.Fatalf("renewal while unsettled: %+v", d.renew)
+		}
+		d.renewed(nil)
+	}
+	if !d.settle.Req.Items[0].Again {
+		t.Error("a settle whose answer was not seen is repeated without Again")
+	}
+	d.settled(store.SettleAlready, nil)
+	d.baseline()
+	if d.saw(LeaseLost) != 0 || len(d.cancel) != 0 {
+		t.Errorf("%d leases lost, %d cancelled", d.saw(LeaseLost), len(d.cancel))
+	}
+}
+
+func TestSettleRefused(t *testing.T) {
+	d := newDriver(t, nil)
+	d.claimed(d.cmds("1", "2", "3"), nil)
+	for len(d.live) > 0 {
+		d.end(d.live[0], store.OutcomeDone)
+	}
+	d.settled(store.SettleDone, nil)
+	bad := &store.InvalidError{Field: "state", Detail: "too large", Max: 1}
+	d.settled(0, bad) // the whole call: each is tried alone
+	if len(d.settle.Req.Items) != 1 || d.settle.Req.Items[0].Again {
+		t.Fatalf("%+v", d.settle.Req.Items)
+	}
+	d.settled(store.SettleDone, nil)
+	d.settled(0, bad)
+	if s := d.settle.Req.Items[0]; s.Kind != store.OutcomeRetry || s.Error == "" {
+		t.Fatalf("after a refusal %+v, want a retry that says so", s)
+	}
+	d.settled(store.SettleDone, nil)
+	d.baseline()
+}
+
+func TestSettlesAreBounded(t *testing.T) {
+	d := newDriver(t, func(c *Config) { c.Permits = [2]int{400, 1} })
+	n := 0
+	for d.claim != nil && n < 100 {
+		var ids []string
+		for i := range d.claim.Req.Free[0] {
+			ids = append(ids, fmt.Sprintf("c%d-%d", n, i))
+		}
+		n++
+		call := d.claim
+		d.claim = nil
+		d.c.Claimed(d.now, call, store.ClaimReply{Grants: d.cmds(ids...), Wants: make([]store.WantReport, len(call.Req.Wants))}, nil)
+		d.step()
+		for _, inv := range d.live {
+			inv.Items[0].Answer(store.Settlement{Kind: store.OutcomeDone})
+			d.c.Ended(d.now, inv)
+		}
+		d.live = nil
+		if d.settle != nil {
+			d.settled(0, errStore)
+		}
+		d.step()
+	}
+	if u, most := d.c.settle.unsettled(), d.c.maxUnsettled()+400; u > most || n == 100 {
+		t.Errorf("%d outcomes wait for a store that does not take them, at most %d may", u, most)
+	}
+}
