@@ -1,0 +1,270 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/twolane/twolane/store"
+	"github.com/twolane/twolane/store/faultstore"
+)
+
+// one draws one of some values.
+func one[T any](rt *rapid.T, label string, from ...T) T {
+	return rapid.SampledFrom(from).Draw(rt, label)
+}
+
+func (d *duo) submission(id string) store.Submission {
+	rt := d.rt
+	s := store.Submission{
+		ID: id, Queue: one(rt, "queue", randomQueues...), Type: one(rt, "type", randomTypes...), Group: one(rt, "group", "", "", "g1", "g2"),
+		BatchKey: one(rt, "batch key", "", "", "b"), Cost: one(rt, "cost", 0, 0, 2), Params: []byte(one(rt, "params", "p", "p", "p2")),
+		UniqueKey: one(rt, "unique", "", "", "", "u1", "u2"), Notify: one(rt, "notify", "", "", "top"), Priority: one(rt, "priority", uint8(0), 0, 3, 255),
+		MaxFailures: one(rt, "max failures", 0, 0, 1, 3), Retention: one(rt, "retention", 0, 0, -1, time.Second, time.Hour),
+	}
+	if one(rt, "delayed", false, false, true) {
+		s.Delay = d.later(one(rt, "delay", time.Second, 10*time.Second, time.Hour))
+	}
+	if one(rt, "with start_by", false, false, false, true) {
+		s.StartBy = d.far(one(rt, "start_by", 2*time.Second, time.Minute))
+	}
+	if one(rt, "with deadline", false, false, true) {
+		s.Deadline = d.far(one(rt, "deadline", time.Second, 10*time.Second, time.Minute, 10*time.Hour))
+	}
+	if one(rt, "with keys", false, false, true) {
+		s.Keys = []store.Key{{Name: "k", Value: one(rt, "key", "v1", "v2")}}
+	}
+	return s
+}
+
+func (d *duo) submit(rt *rapid.T) {
+	d.rt = rt
+	if !d.ready() {
+		return
+	}
+	req := store.SubmitRequest{Atomic: one(rt, "atomic", false, false, true)}
+	for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom(randomIDs), 1, 4, rapid.ID[string]).Draw(rt, "ids") {
+		req.Items = append(req.Items, d.submission(id))
+	}
+	lost := d.lossy(faultstore.Submit)
+	got := call(d, lost, func() ([]store.SubmitResult, error) { return d.s.Submit(d.ctx, req) })
+	want := call(d, false, func() ([]store.SubmitResult, error) { return d.m.Submit(d.ctx, req) })
+	if lost {
+		want = call(d, false, func() ([]store.SubmitResult, error) { return d.m.Submit(d.ctx, req) })
+	}
+	for i := range want {
+		d.equal(fmt.Sprintf("submit of %+v", req.Items[i]), submitAnswer(got[i]), submitAnswer(want[i]))
+	}
+}
+
+// ready does the maintenance that is due before a step whose outcome depends on the order in which work came back.
+func (d *duo) ready() bool {
+	if d.dirty {
+		d.both(d.drain)
+		d.dirty = false
+		d.runSuspects()
+	}
+	return true
+}
+
+// runSuspects lets commands that wait after a loss run now, after a look at how long they would have waited: the length of the pause depends on
+// the number of the lost lease, which stores may count differently.
+func (d *duo) runSuspects() {
+	for _, id := range randomAll {
+		a, b := d.get(d.s, id), d.get(d.m, id)
+		if b == nil || b.Losses < 2 || b.Status.Terminal() || b.Place == store.Leased || a == nil || a.Losses != b.Losses {
+			continue
+		}
+		for _, s := range []store.Store{d.s, d.m} {
+			r, err := s.Act(d.ctx, store.ActRequest{Kind: store.ActRunNow, IDs: []string{id}})
+			d.ok(err)
+			if r.Done != 1 {
+				d.rt.Fatalf("%s cannot run now: %v; %s, model: %s", id, r.Results[0], show(a), show(b))
+			}
+		}
+	}
+}
+
+// sameOrder reports whether both stores would start what is in line in the same order.
+func (d *duo) sameOrder() bool {
+	line := func(s store.Store) (in []string) {
+		cs, err := s.Get(d.ctx, randomAll, store.GetOptions{NoBlobs: true})
+		d.ok(err)
+		cs = slices.DeleteFunc(cs, func(c *store.Command) bool {
+			return c == nil || c.Status != store.Pending || c.Place != store.InLine
+		})
+		slices.SortFunc(cs, func(a, b *store.Command) int { return int(int64(a.Seq) - int64(b.Seq)) })
+		return ids(cs)
+	}
+	return slices.Equal(line(d.s), line(d.m))
+}
+
+func (d *duo) claimIntake(rt *rapid.T) {
+	d.rt = rt
+	d.ready()
+	r := store.ClaimRequest{Worker: one(rt, "worker", randomWorkers...)}
+	n := one(rt, "max", 1, 1, 2, 5, 100)
+	r.Free[store.Intake] = n
+	all := n == 100
+	for _, q := range rapid.Permutation(randomQueues).Draw(rt, "queues") {
+		w := store.Want{Queue: q, Lane: store.Intake, Max: n, Turn: one(rt, "turn", 0, 1, 2, 3), Suspect: all}
+		for _, t := range randomTypes[:one(rt, "types", 1, 2, 2)] {
+			w.Types = append(w.Types, store.TypeWant{Type: t})
+		}
+		r.Wants = append(r.Wants, w)
+	}
+	if !d.sameOrder() {
+		rt.Skip("what came back at one moment stands in an order of the store's choice")
+	}
+	d.claim(r, all)
+}
+
+func (d *duo) claimRepoll(rt *rapid.T) {
+	d.rt = rt
+	d.ready()
+	r := store.ClaimRequest{Worker: one(rt, "worker", randomWorkers...)}
+	r.Free[store.Repoll] = 100
+	batch := one(rt, "batch", 0, 3)
+	for _, q := range randomQueues {
+		w := store.Want{Queue: q, Lane: store.Repoll, Max: 100, Suspect: true}
+		for _, t := range randomTypes {
+			w.Types = append(w.Types, store.TypeWant{Type: t, Batch: batch})
+		}
+		r.Wants = append(r.Wants, w)
+	}
+	d.claim(r, true)
+}
+
+// claim makes a claim on both until nothing more is granted, and pairs the leases.
+func (d *duo) claim(r store.ClaimRequest, all bool) {
+	lost := d.lossy(faultstore.Claim)
+	got, want := d.claimOn(d.s, r, all, lost), d.claimOn(d.m, r, all, false)
+	var a, b []string
+	for id := range got {
+		a = append(a, id)
+	}
+	for id := range want {
+		b = append(b, id)
+	}
+	slices.Sort(a)
+	slices.Sort(b)
+	if !slices.Equal(a, b) {
+		d.rt.Fatalf("claim %+v got %v, the model gives %v", r, a, b)
+	}
+	for id, c := range got {
+		d.pairs = append(d.pairs, pair{id, r.Worker, c.Lane(), c.Lease, want[id].Lease})
+	}
+}
+
+func (d *duo) claimOn(s store.Store, r store.ClaimRequest, all, lost bool) map[string]*store.Command {
+	r.Wants = slices.Clone(r.Wants)
+	got := map[string]*store.Command{}
+	for i := 0; ; i++ {
+		if i > 200 {
+			d.rt.Fatal("claims never end")
+		}
+		d.nonces++
+		r.Nonce = fmt.Sprintf("nonce%06d", d.nonces)
+		repeated := lost && i == 0
+		reply := call(d, repeated, func() (store.ClaimReply, error) { return s.Claim(d.ctx, r) })
+		if s == d.s {
+			d.last[r.Worker] = r
+		}
+		more := reply.More || repeated
+		for _, w := range reply.Wants {
+			more = more || w.Why == store.WhyMore
+		}
+		for _, g := range reply.Grants {
+			d.checkGrant(r, g)
+			r.Free[g.Lane]--
+			for k := range r.Wants {
+				if w := &r.Wants[k]; w.Queue == g.Items[0].Queue && w.Lane == g.Lane {
+					w.Max--
+					w.Turn++
+				}
+			}
+			for _, c := range g.Items {
+				if got[c.ID] != nil {
+					d.rt.Fatalf("%s was granted twice", c.ID)
+				}
+				got[c.ID] = c
+			}
+		}
+		if r.Free[0] < 0 || r.Free[1] < 0 {
+			d.rt.Fatalf("more was granted than was free: %+v", r)
+		}
+		if !more && (!all || len(reply.Grants) == 0) {
+			return got
+		}
+	}
+}
+
+// checkGrant checks one grant by itself: it was wanted, and a batch is of one line.
+func (d *duo) checkGrant(r store.ClaimRequest, g store.Grant) {
+	for _, c := range g.Items {
+		first := g.Items[0]
+		if c.Place != store.Leased || c.Owner != r.Worker || c.Lease.Nonce != r.Nonce || c.Lane() != g.Lane {
+			d.rt.Fatalf("granted to %s with %s: %s of %s", r.Worker, r.Nonce, show(c), c.Owner)
+		}
+		if c.Queue != first.Queue || c.Type != first.Type || c.Group != first.Group || c.BatchKey != first.BatchKey || c.Cost != first.Cost {
+			d.rt.Fatalf("one batch has %s and %s", show(first), show(c))
+		}
+		if c.Deadline != 0 && c.CancelAsked == 0 && d.now >= c.Deadline {
+			d.rt.Fatalf("granted after its deadline: %s", show(c))
+		}
+	}
+}
+
+// repeatClaim repeats the last claim of a worker on the store under test: it gets what it still holds of it, and nothing else.
+func (d *duo) repeatClaim(rt *rapid.T) {
+	d.rt = rt
+	r, ok := d.last[one(rt, "worker", randomWorkers...)]
+	if !ok {
+		rt.Skip("no claim yet")
+	}
+	d.ready()
+	reply, err := d.s.Claim(d.ctx, r)
+	d.ok(err)
+	got := ids(items(reply.Grants))
+	slices.Sort(got)
+	var want []string
+	for _, id := range randomAll {
+		if c := d.get(d.s, id); c != nil && c.Place == store.Leased && c.Lease.Nonce == r.Nonce && c.Owner == r.Worker {
+			want = append(want, id)
+		}
+	}
+	if !slices.Equal(got, want) {
+		rt.Fatalf("the repeated claim of %s got %v, it holds %v", r.Worker, got, want)
+	}
+}
+
+func (d *duo) renew(rt *rapid.T) {
+	d.rt = rt
+	w := one(rt, "worker", randomWorkers...)
+	a := store.RenewRequest{
+		Worker: store.Worker{ID: w, Queues: randomQueues, Types: [2][]string{randomTypes, randomTypes[:1]}, Draining: one(rt, "draining", false, false, true)},
+		Gone:   one(rt, "gone", false, false, false, false, true),
+	}
+	b := a
+	for _, p := range d.pairs {
+		if p.worker == w && one(rt, "renewed", true, true, true, false) {
+			it := store.RenewItem{ID: p.id, Overdue: one(rt, "overdue", false, false, true)}
+			if one(rt, "with progress", false, true) {
+				it.Progress = []byte(one(rt, "progress", "1", "2"))
+			}
+			it.Lease = p.s
+			a.Leases = append(a.Leases, it)
+			it.Lease = p.m
+			b.Leases = append(b.Leases, it)
+		}
+	}
+	got := call(d, d.lossy(faultstore.Renew), func() (store.RenewReply, error) { return d.s.Renew(d.ctx, a) })
+	want := call(d, false, func() (store.RenewReply, error) { return d.m.Renew(d.ctx, b) })
+	d.both(d.drain)
+	d.dirty = false
+	d.equal("renewal", got.Results, want.Results)
+	d.equal("live workers", got.Workers, want.Workers)
+	d.runSuspects()
+}
