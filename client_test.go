@@ -23,7 +23,7 @@ type faulty struct {
 	calls  map[string]int
 	before func(op string, n int) error // n counts the calls of op from 1; an error is answered instead of the call
 	after  func(op string, n int) error // an error is answered after the call was made
-	deaf   bool                         // no wake-up arrives
+	wrap   func(store.Watcher) store.Watcher
 	submit func(context.Context, store.SubmitRequest)
 }
 
@@ -94,16 +94,11 @@ func (f *faulty) Configure(ctx context.Context, expect uint64, cfg store.Config)
 
 func (f *faulty) Watch(ctx context.Context) (w store.Watcher, err error) {
 	err = f.pass("watch", func() error { w, err = f.Store.Watch(ctx); return err })
-	if err == nil && f.deaf {
-		w = deafWatcher{w}
+	if err == nil && f.wrap != nil {
+		w = f.wrap(w)
 	}
 	return w, err
 }
-
-// deafWatcher loses every wake-up.
-type deafWatcher struct{ store.Watcher }
-
-func (deafWatcher) C() <-chan store.Wake { return nil }
 
 // env is a client on a store in memory, in a bubble of fake time.
 type env struct {

@@ -161,7 +161,12 @@ func TestSubmitsGatherWhileACallIsUnderWay(t *testing.T) {
 func TestSubmitsOfOneIDGather(t *testing.T) {
 	run(t, func(t *testing.T, e *env) {
 		gate := make(chan struct{})
-		e.st.submit = func(context.Context, store.SubmitRequest) { <-gate }
+		e.st.submit = func(_ context.Context, req store.SubmitRequest) {
+			if len(req.Items) != 1 {
+				t.Errorf("one id %d times in one call", len(req.Items))
+			}
+			<-gate
+		}
 		var wg sync.WaitGroup
 		var created, conflicts atomic.Int32
 		for i := range 20 {

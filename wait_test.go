@@ -40,7 +40,7 @@ func TestWaitAnswersAtTheEnd(t *testing.T) {
 
 func TestWaitWithoutWakeUps(t *testing.T) {
 	for name, spoil := range map[string]func(*faulty){
-		"lost": func(f *faulty) { f.deaf = true },
+		"lost": func(f *faulty) { f.wrap = func(w store.Watcher) store.Watcher { return deaf{w} } },
 		"refused": func(f *faulty) {
 			f.spoil(func(op string, _ int) error {
 				if op == "watch" {
@@ -178,32 +178,105 @@ func TestWaitEndsOtherwise(t *testing.T) {
 	})
 }
 
-// A flood of wake-ups that the waiter has no room for must not make it read everything all the time.
+// deaf is a watcher that loses every wake-up.
+type deaf struct{ store.Watcher }
+
+func (deaf) C() <-chan store.Wake { return nil }
+
+// loud is a watcher that says all the time that wake-ups were lost.
+type loud struct {
+	store.Watcher
+	ch <-chan store.Wake
+}
+
+func (l loud) C() <-chan store.Wake { return l.ch }
+
+// Wake-ups that were lost make the waiter read everything, but not all the time.
 func TestWaitDoesNotReadHotUnderAFlood(t *testing.T) {
 	run(t, func(t *testing.T, e *env) {
-		id := e.must(twolane.Submission{Type: "wait"})
+		ch := make(chan store.Wake, 64)
+		e.st.wrap = func(w store.Watcher) store.Watcher { return loud{w, ch} }
+		id := e.must(twolane.Submission{Type: "a"})
 		ctx, cancel := context.WithTimeout(e.Context(), 10*time.Second)
 		defer cancel()
 		errs := make(chan error)
 		go func() { _, err := e.Wait(ctx, id); errs <- err }()
 		for ctx.Err() == nil {
-			for range 100 {
-				e.must(twolane.Submission{Type: "a"})
-			}
-			if _, err := e.Purge(e.Context(), twolane.Filter{Queue: "default"}, nil); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := e.CancelMatching(e.Context(), twolane.Filter{Queue: "default", Type: "a"}, nil); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Millisecond)
-			if ctx.Err() == nil && time.Now().UnixMilli()%1000 > 100 {
-				time.Sleep(800 * time.Millisecond) // bursts
-			}
+			ch <- store.Wake{Kind: store.WakeAll}
+			time.Sleep(100 * time.Microsecond)
 		}
 		<-errs
-		if n := e.st.count("get"); n > 450 {
+		if n := e.st.count("get"); n < 300 || n > 402 { // one in 25 ms
 			t.Fatalf("%d reads in 10 s", n)
+		}
+	})
+}
+
+// ledger is a watcher that keeps what it is asked for.
+type ledger struct {
+	store.Watcher
+	mu  sync.Mutex
+	ids map[string]bool
+}
+
+func (l *ledger) Await(ids, groups []string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range append(ids, groups...) {
+		l.ids[id] = true
+	}
+	return l.Watcher.Await(ids, groups)
+}
+
+func (l *ledger) Forget(ids, groups []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range append(ids, groups...) {
+		delete(l.ids, id)
+	}
+	l.Watcher.Forget(ids, groups)
+}
+
+func TestWaitForgets(t *testing.T) {
+	run(t, func(t *testing.T, e *env) {
+		l := &ledger{ids: map[string]bool{}}
+		e.st.wrap = func(w store.Watcher) store.Watcher { l.Watcher = w; return l }
+		kept := e.must(twolane.Submission{Type: "b", Group: "g"})
+		var wg sync.WaitGroup
+		long, stop := context.WithCancel(e.Context())
+		wg.Go(func() { _, _ = e.Wait(long, kept) })
+		wg.Go(func() { _ = e.WaitGroup(long, "g") })
+		for range 50 {
+			id := e.must(twolane.Submission{Type: "a"})
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(e.Context(), time.Second)
+				defer cancel()
+				_, _ = e.Wait(ctx, kept) // one of several waits for it
+				_, _ = e.Wait(ctx, id)
+			})
+			wg.Go(func() {
+				if _, err := e.Wait(e.Context(), id); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		for range 50 {
+			e.finish(store.Settlement{Kind: store.OutcomeDone})
+		}
+		synctest.Wait()
+		l.mu.Lock()
+		if len(l.ids) != 2 || !l.ids[kept] || !l.ids["g"] {
+			t.Errorf("still asked for: %v", l.ids)
+		}
+		l.mu.Unlock()
+		stop()
+		wg.Wait()
+		synctest.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.ids) != 0 {
+			t.Errorf("still asked for: %v", l.ids)
 		}
 	})
 }
