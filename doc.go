@@ -5,23 +5,28 @@
 // [Processing] with a state to keep, and is called again to check, until it answers [Done] or [Fail]. In between the command
 // holds nothing in any process: no goroutine, no permit, no lease.
 //
-//	st := memstore.New() // or sqlitestore, redisstore
-//	client := twolane.NewClient(st, nil)
+//	client := twolane.NewClient(memstore.New(), nil) // or sqlitestore, redisstore
 //	defer client.Close()
+//	worker, err := twolane.NewWorker(client, twolane.WorkerConfig{})
+//	twolane.Handle(worker, "launch", twolane.Handler[Launch, Machine]{Execute: start, Check: describe})
+//	go worker.Run(ctx)
+//
 //	res, err := client.Submit(ctx, twolane.Submission{Type: "launch", Params: Launch{Image: "debian"}})
 //	cmd, err := client.Wait(ctx, res.ID)
 //
 // # Life of a command
 //
-//	submit -> PENDING ----- claim (intake lane): Execute --+-- Done -------> SUCCEEDED
-//	            ^                                          +-- Fail -------> FAILED
-//	            +---- backoff ------------------ an error -+
-//	            +---- the lease runs out: worker lost -----+
-//	                                                       +-- Processing(state, after)
-//	                                                                 v
-//	          PROCESSING -- claim (repoll lane): Check --------+-- Done, Fail -> the end
-//	            ^                                              |
-//	            +---- Processing again, an error, worker lost -+
+//	submit -> PENDING ------ claim (intake lane): Execute --+-- Done, Fail --> SUCCEEDED, FAILED
+//	             ^                                           |
+//	             +---- backoff ------------------- an error -+
+//	             +---- the lease runs out ----- worker lost -+
+//	                                                         +-- Processing(state, after) --+
+//	                                                                                        |
+//	          PROCESSING <------------------------------------------------------------------+
+//	             |
+//	             +---------- claim (repoll lane): Check -----+-- Done, Fail --> SUCCEEDED, FAILED
+//	             ^                                           |
+//	             +---- Processing, an error, worker lost ----+
 //
 // An error of a handler never ends a command by itself: it is tried again, with growing pauses. What ends it is its handler, a
 // user ([Client.Cancel]: CANCELLED), its Deadline or StartBy, MaxFailures if it has one, or the repeated loss of its
@@ -43,8 +48,9 @@
 // # What is promised
 //
 //   - An acknowledged command is run, as long as the store keeps its promise of durability, until something of the above ends it.
-//   - One live invocation per command, among processes that run. A process that was stopped (a suspended machine) may overlap
-//     with its successor until it runs again; it then ends its handlers' contexts, and what they answer is refused.
+//   - One live invocation per command, among processes that run and handlers that heed the end of their context. A process that was
+//     stopped (a suspended machine) may overlap with its successor until it runs again; it then ends its handlers' contexts, and
+//     what they answer is refused.
 //   - Submit is idempotent by id, for at least 10 minutes beyond the command's end.
 //   - Nothing waits in silence: [Client.Stats] shows what could run and why it does not, [Client.Explain] says it of one command, workers warn.
 //   - Cancel, deadlines and pauses come to their end also without any worker, while some client is open.
@@ -52,4 +58,6 @@
 // It is not promised that a handler runs exactly once: after the loss of a worker it runs again. Nor is there an order between commands
 // that run at the same time, nor a schedule to the millisecond, nor a workflow engine: chains and fan-in are made of follow-ups
 // ([Done]) and [Client.WaitGroup].
+//
+// Package twolanetest runs handlers in tests, in fake time; package metrics/prom shows the numbers to Prometheus.
 package twolane
