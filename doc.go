@@ -16,7 +16,7 @@
 //
 // # Life of a command
 //
-//	submit -> PENDING ------ claim (intake lane): Execute --+-- Done, Fail --> SUCCEEDED, FAILED
+//	submit -> PENDING ------- claim (intake lane): Execute --+-- Done, Fail --> SUCCEEDED, FAILED
 //	             ^                                           |
 //	             +---- backoff ------------------- an error -+
 //	             +---- the lease runs out ----- worker lost -+
