@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 )
 
@@ -89,7 +90,7 @@ func (c *Core) Woken(now time.Duration, w store.Wake) {
 		return
 	}
 	if cl.flight {
-		cl.woken = true
+		cl.woken = !mutant.On(mutant.ForgetWakeUp)
 		return
 	}
 	cl.next = min(cl.next, now+c.jitter())
@@ -103,6 +104,9 @@ func (c *Core) stepClaim(now time.Duration) {
 	}
 	switch {
 	case cl.call != nil && !c.drain.on: // the same again: what it may have got is ours
+		if mutant.On(mutant.DrawNewNonce) {
+			cl.call.Req.Nonce = c.cfg.Nonce()
+		}
 		c.sendClaim(now, cl.call)
 		return
 	case cl.call != nil && now < c.drain.claimEnd(): // only what it has got, to give it back
@@ -235,7 +239,7 @@ func (c *Core) granted(now time.Duration, call *ClaimCall, reply *store.ClaimRep
 		c.giveBack(now, call.sent, g, 0, "the claim took too long")
 		return
 	}
-	busy := func(cmd *store.Command) bool { return c.runs[cmd.ID] != nil }
+	busy := func(cmd *store.Command) bool { return c.runs[cmd.ID] != nil && !mutant.On(mutant.StartTwice) }
 	if slices.ContainsFunc(g.Items, busy) {
 		b := store.Grant{Lane: g.Lane, Class: g.Class}
 		g.Items = slices.DeleteFunc(slices.Clone(g.Items), func(cmd *store.Command) bool {
@@ -330,6 +334,7 @@ func (c *Core) disproven(now time.Duration, it *Item) {
 func (c *Core) startProven(now time.Duration, inv *Invocation) {
 	switch {
 	case inv.waiting > 0:
+	case len(inv.Items) == 0 && mutant.On(mutant.ForgetPermit):
 	case len(inv.Items) == 0:
 		c.leave(inv)
 	case c.drain.on:

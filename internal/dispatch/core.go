@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 )
 
@@ -96,6 +97,9 @@ func (c *Core) wakeAt(now time.Duration) time.Duration {
 
 // free is how many more invocations a lane can run.
 func (c *Core) free(l store.Lane) int {
+	if mutant.On(mutant.SharedLane) {
+		return max(0, c.cfg.Permits[0]+c.cfg.Permits[1]-c.held[0]-c.held[1]-c.claim.asked[0]-c.claim.asked[1])
+	}
 	return max(0, c.cfg.Permits[l]-c.held[l]-c.claim.asked[l])
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 )
 
@@ -81,6 +82,11 @@ func (c *Core) stepDrain(now time.Duration) {
 	d.seen = now
 	if now >= d.cutAt() && !d.cut {
 		d.cut = true
+		if mutant.On(mutant.GiveBackRunning) {
+			for _, inv := range slices.Clone(c.live) {
+				c.unstart(inv, "the worker drains")
+			}
+		}
 		for _, inv := range c.live {
 			c.cancelCall(now, inv, ErrDraining)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 )
 
@@ -42,7 +43,7 @@ func (r *renewer) wake() time.Duration {
 // stepRenew sends the tick that is due, its second try, and what must be renewed at once.
 func (c *Core) stepRenew(now time.Duration) {
 	r := &c.renew
-	if r.sentGone {
+	if r.sentGone || mutant.On(mutant.StopRenewAtDrain) && c.drain.on {
 		return
 	}
 	if now >= r.at {
@@ -150,7 +151,9 @@ func (c *Core) renewed(now time.Duration, call *RenewCall, it *Item, res *store.
 		if it.heldAt == 0 {
 			break
 		}
-		if call.sent > it.sent {
+		if mutant.On(mutant.FenceFromReply) {
+			c.lease(it, now)
+		} else if call.sent > it.sent {
 			c.lease(it, call.sent)
 		}
 		if it.phase == proving {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 )
 
@@ -138,6 +139,9 @@ func (c *Core) Settled(now time.Duration, call *SettleCall, results []store.Sett
 			c.failed(now, &s.bad, "settle", err)
 			for _, it := range call.items {
 				it.again = true
+				if mutant.On(mutant.LostReplyIsFailure) {
+					it.out.Kind = store.OutcomeRetry
+				}
 			}
 		}
 		s.pending = slices.Concat(call.items, s.pending) // a copy: the call is used again

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 	"github.com/twolane/twolane/store/rule"
 )
@@ -21,7 +22,7 @@ func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimR
 	defer s.mu.Unlock()
 	now := s.advance()
 	rep := store.ClaimReply{MaintainReply: s.maintain(now), Wants: make([]store.WantReport, len(req.Wants))}
-	if s.nonces[req.Worker] == req.Nonce {
+	if s.nonces[req.Worker] == req.Nonce && !mutant.On(mutant.ForgetNonce) {
 		rep.Grants = s.repeat(req)
 		return rep, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 	"github.com/twolane/twolane/store/rule"
 )
@@ -37,6 +38,9 @@ func (s *Store) Renew(ctx context.Context, req store.RenewRequest) (store.RenewR
 		s.workers[w.ID] = &w
 	}
 	rep := store.RenewReply{Results: make([]store.RenewResult, len(req.Leases))}
+	if mutant.On(mutant.ReapWithoutRecheck) {
+		s.maintain(now)
+	}
 	for i := range req.Leases {
 		rep.Results[i] = rule.Renew(now, s.cmds[req.Leases[i].ID], &req.Leases[i], v)
 	}
@@ -87,6 +91,9 @@ func (s *Store) settleOne(now rule.Now, it *store.Settlement) store.SettleResult
 	if it.Kind == store.OutcomeThrottled {
 		k := typeKey{c.Queue, c.Lane(), c.Type}
 		s.throttles[k] = s.throttles[k].Throttled(now.Run, it.Observed, s.cfg.Queue(c.Queue).Rates[c.Lane()])
+	}
+	if mutant.On(mutant.RateTokenGivenBack) && it.Kind == store.OutcomeGiveBack {
+		delete(s.buckets, laneKey{c.Queue, c.Lane()})
 	}
 	s.change(now, c, func(q store.QueueConfig) { rule.Settle(now, c, it, q, s.cfg.V()) })
 	for j := range it.FollowUps {

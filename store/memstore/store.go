@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 	"github.com/twolane/twolane/store/rule"
 )
@@ -148,7 +149,7 @@ func (s *Store) follow(now rule.Now, before, c *store.Command) {
 	if before.CancelAsked == 0 && c.CancelAsked != 0 && c.Place == store.Leased {
 		s.wake(store.Wake{Kind: store.WakeCancel, ID: c.ID})
 	}
-	if rule.Claimable(now, c) && (before.Place != store.InLine || before.Queue != c.Queue || before.Due != c.Due) {
+	if !mutant.On(mutant.DropWakeUp) && rule.Claimable(now, c) && (before.Place != store.InLine || before.Queue != c.Queue || before.Due != c.Due) {
 		s.wake(store.Wake{Kind: store.WakeWork, Queue: c.Queue, Lane: c.Lane()})
 	}
 }
@@ -160,6 +161,9 @@ func (s *Store) ended(c *store.Command) {
 		s.outbox = append(s.outbox, outboxEntry{seq: s.entry, topic: c.Notify, id: c.ID})
 	} else if rule.StripAtEnd(c, q) {
 		rule.Strip(c)
+	}
+	if mutant.On(mutant.DropEndWakeUp) {
+		return
 	}
 	s.wake(store.Wake{Kind: store.WakeEnd, ID: c.ID})
 	if c.Group != "" && s.groupLive(c.Group) == 0 {

@@ -3,6 +3,7 @@ package rule
 import (
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 )
 
@@ -26,6 +27,9 @@ func Start(server store.Millis) Clocks { return Clocks{Last: server, Run: server
 // Advance returns the clocks at server time. Claim, Renew and Maintain keep the result; other calls only look through it.
 func (c Clocks) Advance(server store.Millis, v time.Duration) Clocks {
 	d := max(0, server-c.Last)
+	if mutant.On(mutant.LeasesOnServerTime) {
+		return Clocks{Last: server, Run: c.Run + d, Lease: c.Lease + d}
+	}
 	return Clocks{Last: server, Run: c.Run + d, Lease: c.Lease + min(d, store.Millis(v.Milliseconds())/4)}
 }
 

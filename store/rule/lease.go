@@ -3,6 +3,7 @@ package rule
 import (
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 )
 
@@ -10,12 +11,31 @@ import (
 func Grant(now Now, c *store.Command, name store.LeaseName, worker string, v time.Duration) {
 	c.Place, c.Lease, c.Owner = store.Leased, name, worker
 	c.LeasedAt, c.LeaseUntil = now.Lease, now.Lease.Add(v)
+	switch {
+	case mutant.On(mutant.ZeroVisibility):
+		c.LeaseUntil = now.Lease
+	case mutant.On(mutant.PopBeforeLease):
+		c.LeaseUntil = maxTime
+	}
 	c.Starts++
+}
+
+// holds reports whether name is the whole name of the current lease of c.
+func holds(c *store.Command, name store.LeaseName) bool {
+	switch {
+	case c == nil || c.Place != store.Leased:
+		return false
+	case mutant.On(mutant.SkipLeaseCompare):
+		return true
+	case mutant.On(mutant.TokenWithoutNonce):
+		return c.Lease.Token == name.Token
+	}
+	return c.Lease == name
 }
 
 // Renew extends the lease of c if the item names the current one, and keeps what the item says about the invocation.
 func Renew(now Now, c *store.Command, item *store.RenewItem, v time.Duration) store.RenewResult {
-	if c == nil || c.Place != store.Leased || c.Lease != item.Lease {
+	if !holds(c, item.Lease) {
 		return store.RenewResult{State: store.RenewLost}
 	}
 	if item.Progress != nil {
@@ -42,7 +62,7 @@ func Expired(now Now, c *store.Command) bool {
 // Reap ends an expired lease. It is a loss only if the heartbeat of its owner has expired too.
 func Reap(now Now, c *store.Command, ownerLives bool, q store.QueueConfig, v time.Duration) {
 	defer func() { c.Owner = "" }()
-	if ownerLives {
+	if ownerLives && !mutant.On(mutant.LossThoughOwnerLives) {
 		unlease(c)
 		event(now, c, store.EventClaimLost, c.Owner, "")
 		rest(now, c, q)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 )
 
@@ -46,9 +47,9 @@ func ValidSettlement(s *store.Settlement) error {
 // Compare says whether the settlement may be made: SettleDone if its lease is current.
 func Compare(c *store.Command, s *store.Settlement) store.SettleState {
 	switch {
-	case c != nil && c.Place == store.Leased && c.Lease == s.Lease:
+	case holds(c, s.Lease):
 		return store.SettleDone
-	case c != nil && c.Settled == s.Lease && s.Lease != store.LeaseName{}:
+	case c != nil && c.Settled == s.Lease && s.Lease != store.LeaseName{} && !mutant.On(mutant.ForgetSettled):
 		return store.SettleAlready
 	case s.Again:
 		return store.SettleUnknown
@@ -177,7 +178,7 @@ func retry(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig, 
 		end(now, c, q, store.Failed, store.ReasonUndecodable)
 	case c.MaxFailures > 0 && c.Failures >= c.MaxFailures:
 		end(now, c, q, store.Failed, store.ReasonRetriesExhausted)
-	case c.Deadline != 0 && now.Wall.Add(delay) >= c.Deadline:
+	case c.Deadline != 0 && now.Wall.Add(delay) >= c.Deadline && !mutant.On(mutant.RetryForgetsDeadline):
 		pastDeadline(now, c, q)
 	default:
 		wait(now, c, delay)
