@@ -143,7 +143,7 @@ func (d *duo) configure(rt *rapid.T) {
 	for _, name := range randomQueues {
 		q := store.QueueConfig{
 			Order: d.order, Pause: one(rt, "pause", store.PauseNone, store.PauseNone, store.PauseNone, store.PauseIntake, store.PauseAll),
-			MaxReady: one(rt, "max ready", 0, 0, 4), Retention: one(rt, "retention", 0, 0, -1, time.Minute), Keep: one(rt, "keep", 0, 0, 2),
+			MaxReady: one(rt, "max ready", 0, 0, 4), Retention: one(rt, "retention", 0, 0, -1, time.Minute),
 			MaxLosses: one(rt, "max losses", 0, 2, 3), CancelFor: one(rt, "cancel for", 0, 3*time.Second),
 		}
 		if q.Pause != store.PauseNone && one(rt, "until", false, true) {
@@ -154,25 +154,8 @@ func (d *duo) configure(rt *rapid.T) {
 		}
 		c.Queues[name] = q
 	}
-	if d.ready(); c.Queues["qa"].Keep+c.Queues["qb"].Keep > 0 && d.tiedEnds() {
-		rt.Skip("which of those that ended at one moment go first is the store's choice")
-	}
 	d.setConfig(c)
 	d.dirty = true
-}
-
-// tiedEnds reports whether two records ended at the same time.
-func (d *duo) tiedEnds() bool {
-	seen := map[store.Millis]bool{}
-	for _, id := range randomAll {
-		if c := d.get(d.m, id); c != nil && c.Status.Terminal() {
-			if seen[c.Ended] {
-				return true
-			}
-			seen[c.Ended] = true
-		}
-	}
-	return false
 }
 
 func (d *duo) outbox(rt *rapid.T) {

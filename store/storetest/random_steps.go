@@ -247,6 +247,9 @@ func (d *duo) renew(rt *rapid.T) {
 		Worker: store.Worker{ID: w, Queues: randomQueues, Types: [2][]string{randomTypes, randomTypes[:1]}, Draining: one(rt, "draining", false, false, true)},
 		Gone:   one(rt, "gone", false, false, false, false, true),
 	}
+	if a.Gone {
+		delete(d.last, w) // its last claim is forgotten with it: the same again would be a new one
+	}
 	b := a
 	for _, p := range d.pairs {
 		if p.worker == w && one(rt, "renewed", true, true, true, false) {
