@@ -1,0 +1,280 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/twolane/twolane/store"
+	"github.com/twolane/twolane/store/rule"
+)
+
+var laneArg = [2]string{"i", "k"}
+
+var whys = [...]store.WhyNot{store.WhyFull, store.WhyEmpty, store.WhyPaused, store.WhyRate, store.WhyThrottled, store.WhyMore}
+
+// Claim implements [store.Store].
+func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimReply, error) {
+	if err := rule.ValidClaim(&req); err != nil {
+		return store.ClaimReply{}, err
+	}
+	done, err := s.begin(ctx)
+	if err != nil {
+		return store.ClaimReply{}, err
+	}
+	defer done()
+	m, err := s.eval(ctx, &s.main, scriptClaim, claimArgs(&req))
+	if err != nil {
+		return store.ClaimReply{}, err
+	}
+	p, err := m.ToArray()
+	if err != nil || len(p) < 7 {
+		return store.ClaimReply{}, badReply("claim", err)
+	}
+	var rep store.ClaimReply
+	var lease store.Millis
+	if rep.MaintainReply, lease, err = readMaintain(p[0]); err != nil {
+		return rep, err
+	}
+	if rep.Wants, err = readWants(&req, p[1]); err != nil {
+		return rep, err
+	}
+	c := claimed{store: s, req: &req, now: lease, until: lease.Add(rep.Visibility)}
+	if err := c.read(p); err != nil {
+		return rep, err
+	}
+	if err := c.fetch(ctx); err != nil {
+		return rep, err
+	}
+	rep.Grants = c.grants
+	return rep, nil
+}
+
+func claimArgs(req *store.ClaimRequest) []string {
+	bytes := req.MaxBytes
+	if bytes <= 0 {
+		bytes = 4 << 20
+	}
+	args := make([]string, 0, 16)
+	args = append(args, req.Worker, req.Nonce, itoa(int64(req.Free[0])), itoa(int64(req.Free[1])), itoa(int64(bytes)), itoa(int64(len(req.Wants))))
+	for i := range req.Wants {
+		w := &req.Wants[i]
+		args = append(args, w.Queue, laneArg[w.Lane&1], itoa(int64(w.Max)), itoa(int64(w.Turn)), boolArg(w.Suspect), itoa(int64(len(w.Types))))
+		for _, t := range w.Types {
+			args = append(args, t.Type, itoa(int64(max(1, t.Batch))), itoa(int64(t.Max)))
+		}
+	}
+	return args
+}
+
+func readWants(req *store.ClaimRequest, m rueidis.RedisMessage) ([]store.WantReport, error) {
+	n, err := m.AsIntSlice()
+	if err != nil || len(n) != 0 && len(n) != 3*len(req.Wants) {
+		return nil, badReply("claim", err)
+	}
+	reps := make([]store.WantReport, len(req.Wants))
+	for i := 0; i+2 < len(n); i += 3 {
+		if n[i+1] < 0 || int(n[i+1]) >= len(whys) {
+			return nil, badReply("claim", nil)
+		}
+		r := &reps[i/3]
+		r.Granted, r.Why, r.Next = int(n[i]), whys[n[i+1]], time.Duration(n[i+2])*time.Millisecond
+		if r.Why == store.WhyRate {
+			r.Detail = req.Wants[i/3].Queue + "/" + req.Wants[i/3].Lane.String()
+		}
+	}
+	return reps, nil
+}
+
+// claimed turns the reply of a claim into grants.
+type claimed struct {
+	store      *Store
+	req        *store.ClaimRequest
+	now, until store.Millis // lease clock
+	grants     []store.Grant
+	blobs      []blobWanted
+	unreadable []string // id and lease name in turn
+}
+
+// blobWanted is a blob in a key of its own.
+type blobWanted struct {
+	kind string
+	c    *store.Command
+}
+
+func (c *claimed) read(p []rueidis.RedisMessage) error {
+	first, err := p[2].AsInt64()
+	if err != nil {
+		return badReply("claim", err)
+	}
+	grants, err := p[3].ToString()
+	if err != nil || len(grants)%6 != 0 {
+		return badReply("claim", err)
+	}
+	ids, err := p[4].ToArray()
+	if err != nil {
+		return badReply("claim", err)
+	}
+	recs, err := p[5].ToArray()
+	if err != nil || len(recs) != len(ids) {
+		return badReply("claim", err)
+	}
+	texts, err := p[6].ToArray()
+	if err != nil {
+		return badReply("claim", err)
+	}
+	var values, ends []rueidis.RedisMessage // of a repeated claim
+	if len(p) == 9 {
+		if values, err = p[7].ToArray(); err != nil || len(values) != len(ids) {
+			return badReply("claim", err)
+		}
+		if ends, err = p[8].ToArray(); err != nil || len(ends) != len(ids) {
+			return badReply("claim", err)
+		}
+	}
+	defs := make([]*lineDef, len(texts))
+	for i := range texts {
+		if text, err := texts[i].ToString(); err == nil { // nil: the line is not known, its records cannot be read
+			defs[i], _ = c.store.lines.get(text)
+		}
+	}
+	at := 0
+	c.grants = make([]store.Grant, 0, len(grants)/6)
+	items := make([]*store.Command, 0, len(ids))
+	for g := []byte(grants); len(g) > 0; g = g[6:] {
+		n, line := int(binary.LittleEndian.Uint16(g[2:])), int(binary.LittleEndian.Uint16(g[4:]))
+		if line < 1 || line > len(defs) || at+n > len(ids) {
+			return badReply("claim", nil)
+		}
+		start := len(items)
+		for i := at; i < at+n; i++ {
+			id, _ := ids[i].ToString()
+			rec, _ := recs[i].ToString()
+			lease := heldLease{name: store.LeaseName{Token: uint64(first) + uint64(i) + 1, Nonce: c.req.Nonce}, owner: c.req.Worker, at: c.now}
+			until := c.until
+			if values != nil {
+				v, _ := values[i].ToString()
+				var ok bool
+				if lease, ok = parseLease(v); !ok {
+					continue
+				}
+				n, _ := ends[i].AsInt64()
+				until = store.Millis(n)
+			}
+			cmd, err := decodeRecord(id, rec, defs[line-1], nil, false)
+			if err != nil {
+				c.unreadable = append(c.unreadable, id, lease.name.String())
+				continue
+			}
+			lease.put(cmd, until)
+			c.wanted(cmd, rec)
+			items = append(items, cmd)
+		}
+		at += n
+		if len(items) > start {
+			c.grants = append(c.grants, store.Grant{Lane: store.Lane(g[0]), Class: store.Class(g[1]), Items: items[start:len(items):len(items)]})
+		}
+	}
+	return nil
+}
+
+// wanted notes which blobs of a record are in keys of their own.
+func (c *claimed) wanted(cmd *store.Command, rec string) {
+	flags := uint32(rec[15]) | uint32(rec[17])<<16
+	if flags&(flagXParams|flagXState|flagXError) == 0 {
+		return
+	}
+	for _, x := range [...]struct {
+		flag uint32
+		kind string
+	}{{flagXParams, "p"}, {flagXState, "s"}, {flagXError, "e"}} {
+		if flags&x.flag != 0 {
+			c.blobs = append(c.blobs, blobWanted{x.kind, cmd})
+		}
+	}
+}
+
+// fetch reads the blobs that are in keys of their own, and sets aside what cannot be read.
+func (c *claimed) fetch(ctx context.Context) error {
+	gone := map[*store.Command]bool{}
+	for len(c.blobs) > 0 {
+		part := c.blobs[:min(len(c.blobs), 200)]
+		c.blobs = c.blobs[len(part):]
+		args := make([]string, 0, 3*len(part))
+		for _, b := range part {
+			args = append(args, b.kind, b.c.ID, b.c.Lease.String())
+		}
+		m, err := c.store.eval(ctx, &c.store.main, scriptBlobs, args)
+		if err != nil {
+			return err
+		}
+		vals, err := m.ToArray()
+		if err != nil || len(vals) != len(part) {
+			return badReply("blobs", err)
+		}
+		for i, b := range part {
+			v, err := vals[i].ToString()
+			switch {
+			case err != nil: // the lease is no longer current, or the blob is gone
+				gone[b.c] = true
+				c.unreadable = append(c.unreadable, b.c.ID, b.c.Lease.String())
+			case b.kind == "p":
+				b.c.Params = bytesOf(v)
+			case b.kind == "s":
+				b.c.State = bytesOf(v)
+			default:
+				b.c.Error = v
+			}
+		}
+	}
+	if len(gone) > 0 {
+		kept := c.grants[:0]
+		for _, g := range c.grants {
+			items := g.Items[:0]
+			for _, cmd := range g.Items {
+				if !gone[cmd] {
+					items = append(items, cmd)
+				}
+			}
+			if g.Items = items; len(items) > 0 {
+				kept = append(kept, g)
+			}
+		}
+		c.grants = kept
+	}
+	if len(c.unreadable) > 0 {
+		_, err := c.store.eval(ctx, &c.store.main, scriptSetAside, c.unreadable)
+		return err
+	}
+	return nil
+}
+
+// heldLease is what the hash of leases holds for one id: "token.nonce owner leased-at".
+type heldLease struct {
+	name  store.LeaseName
+	owner string
+	at    store.Millis
+}
+
+func parseLease(v string) (heldLease, bool) {
+	name, rest, ok := strings.Cut(v, " ")
+	owner, at, ok2 := strings.Cut(rest, " ")
+	n, err := store.ParseLeaseName(name)
+	var t int64
+	for _, b := range []byte(at) {
+		if b < '0' || b > '9' {
+			return heldLease{}, false
+		}
+		t = t*10 + int64(b-'0')
+	}
+	return heldLease{name: n, owner: owner, at: store.Millis(t)}, ok && ok2 && err == nil && n.Token != 0 && owner != ""
+}
+
+// put marks a decoded record as leased.
+func (l heldLease) put(c *store.Command, until store.Millis) {
+	c.Place, c.Lease, c.Owner, c.LeasedAt, c.LeaseUntil = store.Leased, l.name, l.owner, l.at, until
+	c.Starts++
+}

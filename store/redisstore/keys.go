@@ -1,0 +1,60 @@
+package redisstore
+
+// keys spells every key of a namespace. All of them begin with its hash tag, so that a cluster keeps them in one slot. Names within
+// a key are parted by |, which no name contains. The scripts build the same keys; a test compares both with keyKinds.
+type keys struct {
+	prefix string // "{namespace}:"
+}
+
+func newKeys(namespace string) keys { return keys{prefix: "{" + namespace + "}:"} }
+
+func (k keys) meta() string    { return k.prefix + "meta" } // hash: schema, clocks, counters; always exists
+func (k keys) none() string    { return k.prefix + "none" } // never exists
+func (k keys) channel() string { return k.prefix + "w" }    // wake-ups
+
+func (k keys) record(id string) string { return k.prefix + "c|" + id }
+func (k keys) of(kind string) string   { return k.prefix + kind }
+
+// keyKinds are the kinds of keys, what they hold and their type. Kinds that end in | are followed by names.
+var keyKinds = []struct{ kind, typ, holds string }{
+	{"meta", "hash", "rd, wr schema; last, run, lease clocks; v visibility in ns; cv version of the configuration; seq, tok, oseq counters; clk a test's clock"},
+	{"cfg", "hash", "queue -> packed configuration; the empty field holds all of it as JSON"},
+	{"c|", "string", "id: the record; a tombstone has a TTL"},
+	{"p|", "string", "id: params over 1 KiB"},
+	{"s|", "string", "id: state that is not in the record"},
+	{"e|", "string", "id: error that is not in the record"},
+	{"r|", "string", "id: result that is not in the record"},
+	{"l|", "zset", "line: ids by score; a line is the base of its definition, the lane (i, k) and the class (0 to 3)"},
+	{"o|", "zset", "queue|lane and class|type: open lines by the score of their heads"},
+	{"kn", "zset", "keys of open lines of polls by when the first of them is due"},
+	{"ld", "hash", "base -> definition of a line"},
+	{"lr", "hash", "base -> records that stand or stood in the line"},
+	{"sr", "zset", "scheduled ids by due time (run clock)"},
+	{"sn", "zset", "scheduled ids by not_before (server time)"},
+	{"x", "zset", "ids at rest by the server time at which time alone ends them"},
+	{"L", "zset", "leases: ids by expiry (lease clock)"},
+	{"T", "hash", "leases: id -> name, owner, leased at"},
+	{"xl", "zset", "leased ids by deadline"},
+	{"cx", "set", "leased ids that were asked to cancel"},
+	{"od", "set", "leased ids whose handler is overdue"},
+	{"k|", "string", "worker: nonce and grants of its last claim; has a TTL"},
+	{"W", "zset", "workers by the end of their heartbeat (lease clock)"},
+	{"wr", "hash", "worker -> registration"},
+	{"u", "hash", "unique key -> id of the live command that holds it"},
+	{"g", "hash", "group -> live commands"},
+	{"n|", "hash", "queue: numbers: i, k + type in line by lane, I, K + type leased, p PENDING without a lease, s scheduled, f finished"},
+	{"qs", "set", "queues that have numbers"},
+	{"f|", "zset", "queue|code: finished ids by end; s SUCCEEDED, c CANCELLED, a digit FAILED by reason"},
+	{"z", "zset", "finished ids by the time of their purge"},
+	{"over", "set", "queues that may have more finished records than they keep"},
+	{"ob|", "zset", "topic: numbers of visible outbox entries"},
+	{"oh|", "zset", "topic: numbers of hidden outbox entries by the end of their hiding"},
+	{"oi|", "hash", "topic: number -> id"},
+	{"topics", "set", "topics with entries"},
+	{"rt", "hash", "queue|lane -> token bucket"},
+	{"th", "hash", "queue|lane|type -> throttled rate"},
+	{"aw", "zset", "ids whose end somebody awaits, by when that lapses"},
+	{"ag", "zset", "groups whose end somebody awaits, by when that lapses"},
+	{"lost", "zset", "ids set aside because their records cannot be read, by time"},
+	{"w", "channel", "wake-ups"},
+}

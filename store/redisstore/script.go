@@ -1,0 +1,123 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/twolane/twolane/store"
+)
+
+//go:embed script/*.lua script/lib/*.lua
+var scriptFiles embed.FS
+
+// libParts are the files of script/lib in the order in which they use each other.
+var libParts = []string{"write", "record", "rule", "place", "trim", "exports"}
+
+// script is one Lua script with what it includes.
+type script struct {
+	name string
+	text string
+	sha  string
+}
+
+// The scripts. Each file begins with a header that names its keys, arguments and reply.
+var (
+	scriptSubmit    = mustScript("submit")
+	scriptClaim     = mustScript("claim")
+	scriptBlobs     = mustScript("blobs")
+	scriptSetAside  = mustScript("setaside")
+	scriptRenew     = mustScript("renew")
+	scriptSettle    = mustScript("settle")
+	scriptCancel    = mustScript("cancel")
+	scriptAct       = mustScript("act")
+	scriptMaintain  = mustScript("maintain")
+	scriptGet       = mustScript("get")
+	scriptList      = mustScript("list")
+	scriptStats     = mustScript("stats")
+	scriptOverview  = mustScript("overview")
+	scriptOutbox    = mustScript("outbox")
+	scriptConfig    = mustScript("config")
+	scriptConfigure = mustScript("configure")
+	scriptAwait     = mustScript("await")
+	scriptSetClock  = mustScript("setclock")
+)
+
+// scripts lists them all, for the lint.
+var scripts = []*script{
+	scriptSubmit, scriptClaim, scriptBlobs, scriptSetAside, scriptRenew, scriptSettle, scriptCancel, scriptAct, scriptMaintain, scriptGet,
+	scriptList, scriptStats, scriptOverview, scriptOutbox, scriptConfig, scriptConfigure, scriptAwait, scriptSetClock,
+}
+
+// mustScript reads an embedded script; it panics only if the program was built without it.
+func mustScript(name string) *script {
+	text, err := assemble(name)
+	if err != nil {
+		panic(err)
+	}
+	sum := sha1.Sum([]byte(text))
+	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// assemble puts the included files in the place of the line "-- include: …".
+func assemble(name string) (string, error) {
+	src, err := scriptFiles.ReadFile("script/" + name + ".lua")
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(src)) {
+		list, ok := strings.CutPrefix(line, "-- include: ")
+		if !ok {
+			b.WriteString(line)
+			continue
+		}
+		for _, part := range strings.Fields(list) {
+			if err := include(&b, part); err != nil {
+				return "", fmt.Errorf("script %s: %w", name, err)
+			}
+		}
+	}
+	return b.String(), nil
+}
+
+func include(b *strings.Builder, part string) error {
+	if part != "lib" {
+		src, err := scriptFiles.ReadFile("script/" + part + ".lua")
+		b.Write(src)
+		return err
+	}
+	// What few calls need is made when it is first needed: a function that returns a table of functions.
+	b.WriteString("local LIB\nlib = function()\nif LIB then return LIB end\n")
+	for _, p := range libParts {
+		src, err := scriptFiles.ReadFile("script/lib/" + p + ".lua")
+		if err != nil {
+			return err
+		}
+		b.Write(src)
+	}
+	b.WriteString("return LIB\nend\n")
+	return nil
+}
+
+// eval runs a script. After a restart or SCRIPT FLUSH the server does not know it and is sent its text.
+func (s *Store) eval(ctx context.Context, c *link, sc *script, args []string) (rueidis.RedisMessage, error) {
+	cl := c.client.Load()
+	if cl == nil {
+		return rueidis.RedisMessage{}, store.ErrClosed
+	}
+	r := (*cl).Do(ctx, (*cl).B().Evalsha().Sha1(sc.sha).Numkeys(2).Key(s.key.meta(), s.key.none()).Arg(args...).Build())
+	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
+		r = (*cl).Do(ctx, (*cl).B().Eval().Script(sc.text).Numkeys(2).Key(s.key.meta(), s.key.none()).Arg(args...).Build())
+	}
+	m, err := r.ToMessage()
+	if err != nil {
+		return m, c.failed(s, sc.name, err)
+	}
+	return m, nil
+}

@@ -1,0 +1,71 @@
+-- base.lua: what every script begins with. KEYS[1] is {ns}:meta, which always exists, KEYS[2] is {ns}:none, which never does.
+local P = string.sub(KEYS[1], 1, -5) -- "{ns}:": every key that a script builds begins with it
+local call = redis.call
+local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
+local sub, byte, fmt = string.sub, string.byte, string.format
+local spack, sunpack = struct.pack, struct.unpack
+local band = bit.band
+local unpack, tonumber = unpack, tonumber
+local SCHEMA = 1
+local wall, run, lease, vns -- the three clocks in ms; the visibility timeout in ns
+local cv -- version of the configuration
+local BOUND = 100 -- items of each kind that one step of maintenance takes
+local MR -- what maintenance says: wall, more, next, reaped, expired, promoted, purged, lost, claim lost, config version, visibility, lease clock
+local lib -- makes what is not needed by every call, see the folder lib
+
+-- begin reads the clocks. With advance it moves them, as Claim, Renew and Maintain do; with reading it writes nothing at all. It returns an
+-- error reply if the schema is not ours.
+local function begin(advance, reading)
+  local m = call('HMGET', KEYS[1], 'rd', 'last', 'run', 'lease', 'v', 'clk', 'cv')
+  if m[6] then
+    wall = tonumber(m[6])
+  else
+    local t = call('TIME')
+    wall = t[1] * 1000 + floor(t[2] / 1000)
+  end
+  vns, cv = tonumber(m[5] or '20000000000'), tonumber(m[7] or '0')
+  if not (m[1] and m[2] and m[3] and m[4]) then -- a new namespace, or one that was flushed: it begins now
+    run, lease = wall, wall
+    if reading then return end
+    local w = fmt('%.0f', wall)
+    call('HSET', KEYS[1], 'rd', SCHEMA, 'wr', SCHEMA, 'last', w, 'run', w, 'lease', w)
+    return
+  end
+  if tonumber(m[1]) > SCHEMA then
+    return redis.error_reply('TWOLANE_SCHEMA ' .. m[1])
+  end
+  local d = max(0, wall - tonumber(m[2]))
+  run = tonumber(m[3]) + d
+  lease = tonumber(m[4]) + min(d, floor(floor(vns / 1e6) / 4))
+  if advance then
+    call('HSET', KEYS[1], 'last', fmt('%.0f', wall), 'run', fmt('%.0f', run), 'lease', fmt('%.0f', lease))
+  end
+end
+
+-- qcfg is the configuration of a queue with its defaults, as the Go side packed it.
+local QC = {}
+local function qcfg(q)
+  local c = QC[q]
+  if not c then
+    local s = call('HGET', P .. 'cfg', q)
+    c = {pause = 0, order = 0, til = 0, rate = {0, 0}, burst = {0, 0}, ready = 0, keepms = 86400000, keep = 100000, losses = 5, cancel = 600000}
+    if s then
+      c.pause, c.order, c.til, c.rate[1], c.burst[1], c.rate[2], c.burst[2], c.ready, c.keepms, c.keep, c.losses, c.cancel = sunpack('<BBdddddddddd', s)
+    end
+    QC[q] = c
+  end
+  return c
+end
+
+-- publish sends a wake-up, best effort: without the right to publish nothing else fails.
+local function publish(msg)
+  redis.pcall('SPUBLISH', P .. 'w', msg)
+end
+
+local function openkey(q, lane, cl, ty) return P .. 'o|' .. q .. '|' .. lane .. cl .. '|' .. ty end
+
+-- nextpoll keeps when the first poll of the open lines in key is due.
+local function nextpoll(key)
+  local h = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  if h[2] then call('ZADD', P .. 'kn', h[2], sub(key, #P + 1)) else call('ZREM', P .. 'kn', sub(key, #P + 1)) end
+end

@@ -1,0 +1,396 @@
+#!lua flags=allow-oom
+-- claim.lua: bounded maintenance, then leases for all wants of one worker.
+-- KEYS  the guard pair
+-- ARGV  worker, nonce, free of intake, free of repoll, bytes, number of wants; for each want: queue, lane (i, k), max, turn,
+--       suspect (0, 1), number of types; for each type: type, batch, max
+-- reply {maintenance, {granted, why, next in ms} for each want flat, first token, grants, ids, records, definitions of lines,
+--       lease values, ends of leases}; a grant is lane, class, items (2 bytes), line (2 bytes). The last two only when a claim is repeated.
+--       why: 0 full, 1 empty, 2 paused, 3 rate, 4 throttled, 5 more
+-- include: base rate lib maintenance
+local err = begin(true)
+if err then return err end
+local M = maintain()
+local worker, nonce, bytes = ARGV[1], ARGV[2], tonumber(ARGV[5])
+local free = {i = tonumber(ARGV[3]), k = tonumber(ARGV[4])}
+local grants, gids, grecs, glines, lineno = {}, {}, {}, {}, {}
+
+local function defs()
+  if #glines == 0 then return glines end
+  return call('HMGET', P .. 'ld', unpack(glines))
+end
+
+local function lineindex(line)
+  local base = sub(line, 1, 16)
+  local i = lineno[base]
+  if not i then
+    i = #glines + 1
+    glines[i], lineno[base] = base, i
+  end
+  return i
+end
+
+-- a repeated claim gets those of its leases that are still current
+local last = call('GET', P .. 'k|' .. worker)
+if last and sub(last, 1, #nonce + 1) == nonce .. ' ' then
+  local l = cmsgpack.unpack(sub(last, #nonce + 2))
+  local ids, tvals, ends = l[3], {}, {}
+  if #ids > 0 then
+    local t, z = call('HMGET', P .. 'T', unpack(ids)), call('ZMSCORE', P .. 'L', unpack(ids))
+    local ks = {}
+    for i = 1, #ids do ks[i] = P .. 'c|' .. ids[i] end
+    local rec, at = call('MGET', unpack(ks)), 0
+    for g = 1, #l[2] do
+      local lane, cl, n, base = sunpack('<BBHc16', l[2][g])
+      local kept = 0
+      for i = at + 1, at + n do
+        local name = fmt('%.0f', l[1] + i) .. '.' .. nonce .. ' '
+        if t[i] and rec[i] and sub(t[i], 1, #name) == name then
+          kept = kept + 1
+          local k = #gids + 1
+          gids[k], grecs[k], tvals[k], ends[k] = ids[i], rec[i], t[i], tonumber(z[i] or '0')
+        end
+      end
+      at = at + n
+      if kept > 0 then grants[#grants + 1] = spack('<BBHH', lane, cl, kept, lineindex(base)) end
+    end
+  end
+  return {M, {}, 0, table.concat(grants), gids, grecs, defs(), tvals, ends}
+end
+
+local T0 = false   -- the token before the first of this call
+local throttles = call('EXISTS', P .. 'th') == 1
+local saved = {}   -- grants as a repeated claim will want them
+local items, looked = 0, 0
+local runs, leases, vms = fmt('%.0f', run), fmt('%.0f', lease), ceil(vns / 1e6)
+local suspected = false
+local report = {}
+
+local function count(k, f, d)
+  local r = call('HINCRBY', k, f, d)
+  if r <= 0 then
+    call('HDEL', k, f)
+  elseif r == d then
+    call('SADD', P .. 'qs', sub(k, #P + 3))
+  end
+end
+
+-- times reads not_before, start_by, deadline and starts of a record.
+local function times(s, f0)
+  local p, starts = 45, 0
+  if f0 % 2 == 1 then
+    starts = sunpack('<I4', s, 57)
+    p = 72
+  end
+  if band(f0, 2) ~= 0 then p = p + 7 + byte(s, p + 6) end
+  local nb, sb, dl = sunpack('<I6I6I6', s, p)
+  return sb, dl, starts
+end
+
+-- serve one want
+local function want(q, lane, wmax, turn, suspect, types)
+  local Q, li = qcfg(q), lane == 'i' and 1 or 2
+  local n = min(wmax, free[lane])
+  local mode = Q.pause
+  if Q.til ~= 0 and wall >= Q.til then mode = 0 end
+  local stopped = mode == 2 or mode == 1 and lane == 'i'
+  local next, why, granted = 0, 0, 0
+  local function soon(d)
+    d = max(1, ceil(d))
+    if next == 0 or d < next then next = d end
+  end
+  if n <= 0 then return 0, 0, 0 end
+  local status = lane == 'i' and 1 or 2
+  local lines, polled = {}, {} -- every line taken from; open lines of polls among them
+
+  local function open(cl)
+    local ls, k = {}, 0
+    for _, t in ipairs(types) do
+      local key = openkey(q, lane, cl, t.ty)
+      local r = call('ZRANGE', key, 0, n, 'WITHSCORES')
+      for j = 1, #r, 2 do
+        local s = tonumber(r[j + 1])
+        if lane == 'k' and s > run then
+          soon(s - run)
+          break
+        end
+        k = k + 1
+        ls[k] = {line = r[j], open = key, t = t, s = s, off = 0, i = 1, n = 0, more = true, whole = true, out = {}, cl = cl}
+      end
+    end
+    if k > 1 then table.sort(ls, function(a, b) return a.s > b.s or a.s == b.s and a.line > b.line end) end
+    return ls
+  end
+
+  -- fill reads the next piece of a line.
+  local function fill(L, several)
+    local need = (n - granted) * L.t.batch
+    local cnt = min(500, several and max(8, ceil(2 * need / several)) or need)
+    local r
+    if lane == 'k' then
+      r = call('ZRANGEBYSCORE', P .. 'l|' .. L.line, '-inf', runs, 'WITHSCORES', 'LIMIT', L.off, cnt)
+    else
+      r = call('ZRANGE', P .. 'l|' .. L.line, L.off, L.off + cnt - 1, 'WITHSCORES')
+    end
+    local ids, sc, ks, k = {}, {}, {}, 0
+    for j = 1, #r, 2 do
+      k = k + 1
+      ids[k], sc[k], ks[k] = r[j], r[j + 1], P .. 'c|' .. r[j]
+    end
+    L.ids, L.sc, L.n, L.i, L.off, L.more = ids, sc, k, 1, L.off + k, k == cnt
+    looked = looked + k
+    if k > 0 then L.rec = call('MGET', unpack(ks)) end
+  end
+
+  -- head makes L stand at a record that can be granted; false if the line has none.
+  local function head(L, several)
+    while true do
+      while L.i <= L.n do
+        local s = L.rec[L.i]
+        if s and #s >= 44 and byte(s, 1) == 1 and byte(s, 2) == status and byte(s, 3) == 1 and sub(s, 21, 36) == sub(L.line, 1, 16) then
+          local f0 = byte(s, 16)
+          if L.cl == 3 or band(f0, 4) == 0 then return true end
+          local ok, sb, dl, starts = pcall(times, s, f0)
+          if ok and not (dl ~= 0 and wall >= dl or sb ~= 0 and starts == 0 and wall >= sb) then return true end
+          if not ok then s = nil end
+        else
+          s = nil
+        end
+        L.whole = false
+        if not s then
+          local H = lib()
+          H.setaside(L.ids[L.i], L.line)
+          H.incr(P .. 'n|' .. q, lane .. L.t.ty, -1)
+          if lane == 'i' then H.incr(P .. 'n|' .. q, 'p', -1) end
+          H.flush()
+          L.off, L.touched = L.off - 1, true
+          if not lines[L] then lines[L], lines[#lines + 1] = true, L end
+        else
+          why = 5 -- its time is over, and maintenance has not come to it
+        end
+        L.i = L.i + 1
+      end
+      if not L.more then return false end
+      if looked > 2000 then
+        why = 5
+        return false
+      end
+      fill(L, several)
+    end
+  end
+
+  -- front is the line with the first command of a class.
+  local function front(ls)
+    while true do
+      local k = #ls
+      local L = ls[k]
+      if not L then return nil end
+      if not head(L, k > 1 and k) then
+        ls[k] = nil
+      else
+        local s = tonumber(L.sc[L.i])
+        if k == 1 or s <= ls[k - 1].s then return L end
+        L.s, ls[k] = s, nil
+        local lo, hi = 1, k - 1 -- scores fall with the index
+        while lo <= hi do
+          local mid = floor((lo + hi) / 2)
+          if ls[mid].s >= s then lo = mid + 1 else hi = mid - 1 end
+        end
+        table.insert(ls, lo, L)
+      end
+    end
+  end
+
+  local function without(ls, t)
+    local r = {}
+    for i = 1, #ls do
+      if ls[i].t ~= t then r[#r + 1] = ls[i] end
+    end
+    return r
+  end
+
+  local function size(s)
+    local f0, n = byte(s, 16), #s
+    if band(f0, 16) ~= 0 then n = n + sunpack('<I4', s, #s - 3) end
+    if band(f0, 32) ~= 0 then
+      local ok, c = pcall(lib().decode, '', s)
+      if ok then n = n + (c.sx or 0) end
+    end
+    return n
+  end
+
+  local lim, burst, bucket = Q.rate[li], Q.burst[li], 0
+  if lim > 0 then bucket = tonumber(call('HGET', P .. 'rt', q .. '|' .. lane) or '0') end
+  local bucket0, throttled = bucket, false
+  if throttles then
+    for _, t in ipairs(types) do
+      t.thkey = q .. '|' .. lane .. '|' .. t.ty
+      local s = call('HGET', P .. 'th', t.thkey)
+      if s then t.th = throttle(s) end
+    end
+  end
+
+  local C = {}
+  if lane == 'k' then C[3] = open(3) end
+  if not stopped then
+    C[0] = open(0)
+    if lane == 'i' then C[1] = open(1) end
+    if suspect and not suspected then C[2] = open(2) end
+  end
+  local out, bytype = {}, {}
+  local xrem, xladd = {}, {}
+  while granted < n do
+    local L, cl
+    if C[3] then L, cl = front(C[3]), 3 end
+    if not L and not stopped then
+      if C[2] and not suspected then L, cl = front(C[2]), 2 end
+      if not L then
+        L, cl = front(C[0]), 0
+        if C[1] and (not L or (turn + granted) % 4 == 3) then
+          local R = front(C[1])
+          if R then L, cl = R, 1 end
+        end
+      end
+    end
+    if not L then break end
+    local t, go = L.t, true
+    if t.max > 0 and t.given >= t.max then
+      C[cl], go = without(C[cl], t), false
+    elseif items > 0 and (bytes < size(L.rec[L.i]) or items >= 500) then
+      why = 5
+      break
+    elseif cl == 3 then
+      if t.th then t.th.bucket, t.dirty = force(t.th.bucket, throttlenow(t.th), 1), true end
+      bucket = force(bucket, lim, burst)
+    else
+      local tb, got, w
+      if t.th then
+        if throttlegone(t.th) then
+          call('HDEL', P .. 'th', t.thkey)
+          t.th = nil
+        else
+          tb, got, w = take(t.th.bucket, throttlenow(t.th), 1, 1)
+          if got == 0 then
+            throttled, go = true, false
+            soon(w)
+            C[cl] = without(C[cl], t)
+            t.th.bucket, t.dirty = tb, true
+          end
+        end
+      end
+      if go then
+        bucket, got, w = take(bucket, lim, burst, 1)
+        if got == 0 then
+          why = 3
+          soon(w)
+          break
+        end
+        if t.th then t.th.bucket, t.dirty = tb, true end
+      end
+    end
+    if go then
+      local batch, k = t.batch, 0
+      if cl == 2 then batch, suspected = 1, true end
+      if not lines[L] then lines[L], lines[#lines + 1] = true, L end
+      L.touched = true
+      while k < batch do
+        if k > 0 and not head(L) then break end
+        local s = L.rec[L.i]
+        local z = size(s)
+        if k > 0 and (bytes < z or items >= 500) then break end
+        local id, f0 = L.ids[L.i], byte(s, 16)
+        bytes, k, items = bytes - z, k + 1, items + 1
+        L.i = L.i + 1
+        L.out[#L.out + 1] = id
+        out[#out + 1] = id
+        local g = #gids + 1
+        gids[g], grecs[g] = id, s
+        if band(f0, 12) ~= 0 then
+          xrem[#xrem + 1] = id
+          if band(f0, 4) ~= 0 then
+            local _, dl = times(s, f0)
+            if dl ~= 0 then xladd[#xladd + 1], xladd[#xladd + 2] = dl, id end
+          end
+        end
+      end
+      granted = granted + 1
+      t.given = t.given + 1
+      bytype[t] = (bytype[t] or 0) + k
+      grants[#grants + 1] = spack('<BBHH', li - 1, cl, k, lineindex(L.line))
+      saved[#saved + 1] = spack('<BBHc16', li - 1, cl, k, sub(L.line, 1, 16))
+    end
+  end
+  if granted < n then
+    if why ~= 0 then
+      -- said already
+    elseif stopped then
+      why = 2
+      if Q.til ~= 0 then soon(Q.til - wall) end
+    elseif throttled then
+      why = 4
+    else
+      why = 1
+    end
+  else
+    why = 0
+  end
+  -- the step: out of the lines, into the leases
+  if #out > 0 then
+    local T = call('HINCRBY', KEYS[1], 'tok', #out) - #out
+    T0 = T0 or T
+    local tail = '.' .. nonce .. ' ' .. worker .. ' ' .. leases
+    local zl, th, until_ = {}, {}, lease + vms
+    for i = 1, #out do
+      local j = i * 2
+      zl[j - 1], zl[j] = until_, out[i]
+      th[j - 1], th[j] = out[i], fmt('%.0f', T + i) .. tail
+    end
+    call('ZADD', P .. 'L', unpack(zl))
+    call('HSET', P .. 'T', unpack(th))
+    if #xrem > 0 then call('ZREM', P .. 'x', unpack(xrem)) end
+    if #xladd > 0 then call('ZADD', P .. 'xl', unpack(xladd)) end
+    local total = 0
+    for t, k in pairs(bytype) do
+      count(P .. 'n|' .. q, lane .. t.ty, -k)
+      count(P .. 'n|' .. q, (lane == 'i' and 'I' or 'K') .. t.ty, k)
+      total = total + k
+    end
+    if lane == 'i' then count(P .. 'n|' .. q, 'p', -total) end
+  end
+  for i = 1, #lines do
+    local L = lines[i]
+    local key = P .. 'l|' .. L.line
+    if #L.out > 0 then
+      if L.whole then call('ZREMRANGEBYRANK', key, 0, #L.out - 1) else call('ZREM', key, unpack(L.out)) end
+    end
+    local h = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if h[2] then call('ZADD', L.open, h[2], L.line) else call('ZREM', L.open, L.line) end
+    if lane == 'k' then
+      if h[2] and tonumber(h[2]) > run then soon(tonumber(h[2]) - run) end
+      polled[L.open] = true
+    end
+  end
+  for key in pairs(polled) do nextpoll(key) end
+  if bucket ~= bucket0 then call('HSET', P .. 'rt', q .. '|' .. lane, fmt('%.17g', bucket)) end
+  for _, t in ipairs(types) do
+    if t.dirty then call('HSET', P .. 'th', t.thkey, packthrottle(t.th)) end
+  end
+  free[lane] = free[lane] - granted
+  return granted, why, next
+end
+
+local a = 7
+for _ = 1, tonumber(ARGV[6]) do
+  local types, n = {}, tonumber(ARGV[a + 5])
+  for i = 1, n do
+    local b = a + 3 + 3 * i
+    types[i] = {ty = ARGV[b], batch = tonumber(ARGV[b + 1]), max = tonumber(ARGV[b + 2]), given = 0}
+  end
+  local granted, why, next = want(ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]), ARGV[a + 4] == '1', types)
+  local r = #report
+  report[r + 1], report[r + 2], report[r + 3] = granted, why, next
+  if why == 5 then M[2] = 1 end
+  if next > 0 then sooner(next) end
+  a = a + 6 + 3 * n
+end
+call('SET', P .. 'k|' .. worker, nonce .. ' ' .. cmsgpack.pack({T0 or 0, saved, gids}), 'PX', 600000)
+return {M, report, T0 or 0, table.concat(grants), gids, grecs, defs()}

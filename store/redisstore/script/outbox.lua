@@ -1,0 +1,62 @@
+#!lua flags=allow-oom
+-- outbox.lua: removes acknowledged entries of a topic, then reads others and hides them for a while.
+-- KEYS  the guard pair
+-- ARGV  topic, most to read, hide for in ms, acknowledged numbers
+-- reply {{wall, run, lease, config version}, numbers, ids, what read.lua says}
+-- include: base lib read
+local err = begin(false)
+if err then return err end
+local topic, most, hide = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local ob, oh, oi = 'ob|' .. topic, 'oh|' .. topic, 'oi|' .. topic
+if #ARGV > 3 then
+  local H = lib()
+  local seqs = {}
+  for i = 4, #ARGV do seqs[#seqs + 1] = ARGV[i] end
+  local ids = call('HMGET', P .. oi, unpack(seqs))
+  for i = 1, #seqs do
+    if ids[i] then
+      H.hdel(oi, seqs[i])
+      H.zrem(ob, seqs[i])
+      H.zrem(oh, seqs[i])
+      local c = H.load(ids[i], call('GET', P .. 'c|' .. ids[i]))
+      if c and c.st > 2 and c.purge == 0 then
+        if H.stripatend(c) then
+          H.unfinish(c)
+          H.entomb(c)
+        else
+          c.purge = H.purgeat(c)
+          H.zadd('z', c.purge, c.id)
+          H.save(c)
+        end
+      end
+    end
+  end
+  H.flush()
+end
+if call('EXISTS', P .. oi) == 0 then call('SREM', P .. 'topics', topic) end
+local ids, seqs = {}, {}
+if most > 0 then
+  local back = call('ZRANGEBYSCORE', P .. oh, '-inf', fmt('%.0f', wall), 'LIMIT', 0, most)
+  for i = 1, #back do
+    call('ZADD', P .. ob, back[i], back[i])
+    call('ZREM', P .. oh, back[i])
+  end
+  local s = call('ZRANGE', P .. ob, 0, most - 1)
+  if #s > 0 then
+    local v = call('HMGET', P .. oi, unpack(s))
+    local upto = fmt('%.0f', wall + hide)
+    for i = 1, #s do
+      if not v[i] or call('EXISTS', P .. 'c|' .. v[i]) == 0 then -- an entry without a command is about nothing
+        call('ZREM', P .. ob, s[i])
+        call('HDEL', P .. oi, s[i])
+      else
+        ids[#ids + 1], seqs[#seqs + 1] = v[i], tonumber(s[i])
+        if hide > 0 then
+          call('ZREM', P .. ob, s[i])
+          call('ZADD', P .. oh, upto, s[i])
+        end
+      end
+    end
+  end
+end
+return {{wall, run, lease, cv}, seqs, ids, read(ids, false)}
