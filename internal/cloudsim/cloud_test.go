@@ -147,6 +147,9 @@ func TestInvocations(t *testing.T) {
 	if s.DuplicateRuns != 1 || s.Invocations["w1/intake"] != 0 || s.Invocations["w2/intake"] != 1 {
 		t.Errorf("after w1 is gone: %+v", s)
 	}
+	if s.Began["intake"] != 3 || s.Began["repoll"] != 1 || c.Stats(at(time.Second)).Began["intake"] != 0 {
+		t.Errorf("began in the last second: %v", s.Began)
+	}
 	if began != 4 {
 		t.Errorf("OnBegin was told of %d invocations", began)
 	}

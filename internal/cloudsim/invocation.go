@@ -17,21 +17,23 @@ type invocations struct {
 	command map[string]*invocation // the latest of each command
 	count   map[string]int         // by "worker/lane"
 	early   map[string]bool        // ended before their begin arrived
+	began   map[string]*window     // by lane
 }
 
 func newInvocations() invocations {
-	return invocations{byID: map[string]*invocation{}, command: map[string]*invocation{}, count: map[string]int{}, early: map[string]bool{}}
+	return invocations{byID: map[string]*invocation{}, command: map[string]*invocation{}, count: map[string]int{},
+		early: map[string]bool{}, began: map[string]*window{}}
 }
 
 // Begin announces an invocation of worker for commands. The same id again changes nothing. Each command that is alive in
 // another invocation counts as a duplicate run.
 func (c *Cloud) Begin(now time.Time, worker, lane, id string, commands []string) {
-	if c.begin(worker, lane, id, commands) && c.cfg.OnBegin != nil {
+	if c.begin(now, worker, lane, id, commands) && c.cfg.OnBegin != nil {
 		c.cfg.OnBegin(now, worker, lane)
 	}
 }
 
-func (c *Cloud) begin(worker, lane, id string, commands []string) bool {
+func (c *Cloud) begin(now time.Time, worker, lane, id string, commands []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.alive.byID[id] != nil || c.alive.early[id] {
@@ -46,6 +48,10 @@ func (c *Cloud) begin(worker, lane, id string, commands []string) bool {
 	}
 	c.alive.byID[id] = inv
 	c.alive.count[worker+"/"+lane]++
+	if c.alive.began[lane] == nil {
+		c.alive.began[lane] = &window{span: time.Second}
+	}
+	c.alive.began[lane].add(now)
 	return true
 }
 

@@ -23,6 +23,7 @@ type Stats struct {
 	LastLaunch time.Time // when the last of them got it
 
 	Invocations   map[string]int // alive now, by worker and lane as "worker/lane"
+	Began         map[string]int // in the last second, by lane
 	DuplicateRuns int
 	Duplicates    []string // the first few of them, in words
 }
@@ -38,6 +39,10 @@ func (c *Cloud) Stats(now time.Time) Stats {
 	s.CallsPerSecond = c.window.count(now)
 	s.Duplicates = append([]string(nil), s.Duplicates...)
 	s.Invocations = maps.Clone(c.alive.count)
+	s.Began = make(map[string]int, len(c.alive.began))
+	for lane, w := range c.alive.began {
+		s.Began[lane] = w.count(now)
+	}
 	return s
 }
 

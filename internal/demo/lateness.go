@@ -29,6 +29,13 @@ func (l *Lateness) Add(late ...time.Duration) {
 	}
 }
 
+// Count is how many observations there are.
+func (l *Lateness) Count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
+}
+
 // Quantiles returns those of all observations so far, by nearest rank; zero if there are none.
 func (l *Lateness) Quantiles() Quantiles {
 	l.mu.Lock()

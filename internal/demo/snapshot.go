@@ -10,6 +10,7 @@ type Snapshot struct {
 	Workers  []WorkerView
 	Lanes    [2]LaneView // intake, repoll
 
+	Waiting   int // in the intake line
 	Scheduled int // wait for the end of a backoff
 	Leased    int
 	Parked    int // PROCESSING and not leased
@@ -27,7 +28,7 @@ type Snapshot struct {
 	Live     int // tasks
 	LiveMax  int
 
-	Polls    int
+	Checks   int // calls, each for a batch
 	Lateness Quantiles
 }
 

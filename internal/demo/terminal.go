@@ -11,11 +11,12 @@ import (
 	"golang.org/x/term"
 )
 
-// NewView returns the view that fits f: redrawn in place on a terminal, a line now and then elsewhere. It draws in colour unless NO_COLOR is
-// set or TERM is dumb; a dumb terminal is no place to redraw either.
-func NewView(f *os.File) View {
-	if !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
-		return &lines{w: f, every: 2 * time.Second}
+// NewView returns the view that fits w: redrawn in place on a terminal, a line now and then elsewhere and on a dumb terminal. It draws in
+// colour unless NO_COLOR is set.
+func NewView(w io.Writer) View {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+		return &lines{w: w, every: 2 * time.Second}
 	}
 	return &screen{w: f, color: os.Getenv("NO_COLOR") == "", width: func() int {
 		w, _, err := term.GetSize(int(f.Fd()))

@@ -78,7 +78,7 @@ func render(s Snapshot, width int, color bool) []string {
 	row(func(l *line) {
 		l.add(dim, "workers  ")
 		for _, w := range s.Workers {
-			l.add(alarm(w.State == "killed", plain), "%s %s   ", w.Name, w.State)
+			l.add(alarm(w.State == stateKilled || w.State == stateDied, plain), "%s %s   ", w.Name, w.State)
 		}
 	})
 	for _, lane := range s.Lanes {
@@ -94,7 +94,7 @@ func render(s Snapshot, width int, color bool) []string {
 		})
 	}
 	row(func(l *line) {
-		l.add(dim, "places   ").add(plain, "in line %d  scheduled %d  leased %d  parked %d", s.Lanes[0].Eligible, s.Scheduled, s.Leased, s.Parked)
+		l.add(dim, "places   ").add(plain, "in line %d  scheduled %d  leased %d  parked %d", s.Waiting, s.Scheduled, s.Leased, s.Parked)
 	})
 	row(func(l *line) {
 		l.add(dim, "cloud    ").bar(alarm(s.Throttled > 0, cyan), cells, s.APICalls, int(s.APIRate))
@@ -108,7 +108,7 @@ func render(s Snapshot, width int, color bool) []string {
 		l.add(dim, "tasks    ").add(plain, "%d launched  ", s.Launched).add(bold, "%d live", s.Live).add(plain, "  most %d", s.LiveMax)
 	})
 	row(func(l *line) {
-		l.add(dim, "polls    ").add(plain, "%d  late: ", s.Polls)
+		l.add(dim, "checks   ").add(plain, "%d calls  late: ", s.Checks)
 		l.add(alarm(s.Lateness.P99 > 250, plain), "half %.0f ms, 99%% %.0f ms, most %.0f ms", s.Lateness.P50, s.Lateness.P99, s.Lateness.Max)
 	})
 	row(func(l *line) {
@@ -137,9 +137,9 @@ func (l LaneView) eligible() string {
 func progress(s Snapshot) string {
 	in, re := s.Lanes[0], s.Lanes[1]
 	return fmt.Sprintf("%6s  launched %d/%d  live %d  succeeded %d | intake %d/%d permits, %s eligible, oldest %s | repoll %d/%d permits, %s due | "+
-		"cloud %d calls/s, throttled %d | polls %d, 99%% within %.0f ms",
+		"cloud %d calls/s, throttled %d | checks %d, 99%% within %.0f ms",
 		short(s.Elapsed), s.Launched, s.Commands, s.Live, s.Succeeded, in.Held, in.Permits, in.eligible(), short(in.Oldest),
-		re.Held, re.Permits, re.eligible(), s.APICalls, s.Throttled, s.Polls, s.Lateness.P99)
+		re.Held, re.Permits, re.eligible(), s.APICalls, s.Throttled, s.Checks, s.Lateness.P99)
 }
 
 func clock(d time.Duration) string {

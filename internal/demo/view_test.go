@@ -17,7 +17,7 @@ func snapshot() Snapshot {
 			{Name: "repoll", Permits: 200, Held: 1, Eligible: 34, AtLeast: true, Started: 4, Rate: 6},
 		},
 		Leased: 46, Parked: 371, Succeeded: 234, APIRate: 40, APICalls: 32, APIMax: 36, Throttled: 1,
-		Launched: 650, Live: 402, LiveMax: 431, Polls: 1204, Lateness: Quantiles{12, 80, 210},
+		Launched: 650, Live: 402, LiveMax: 431, Checks: 1204, Lateness: Quantiles{12, 80, 210},
 	}
 }
 
