@@ -1,0 +1,37 @@
+package sqlitestore
+
+import (
+	"context"
+	"time"
+
+	"github.com/twolane/twolane/store"
+	"github.com/twolane/twolane/store/sqlitestore/internal/lite"
+)
+
+// Server time is the machine's own clock plus a shift that is kept in the file, so that all processes agree on it whatever the wall clock did
+// between their starts. A process that opens the file sets the shift if the wall clock says something else; later steps of the wall clock change
+// nothing.
+
+// maxDrift is how far, in milliseconds, the wall clock may be off before a process that opens the file corrects the shift.
+const maxDrift = 500
+
+func wallShift() store.Millis { return store.At(time.Now()) - machineClock() }
+
+func abs(n int64) int64 { return max(n, -n) }
+
+// retryBusy repeats f, which others may be in the way of, until the context ends.
+func retryBusy(ctx context.Context, f func() error) error {
+	for pause := time.Millisecond; ; pause = min(pause*2, 20*time.Millisecond) {
+		err := f()
+		if !lite.Is(err, lite.Busy) {
+			return err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		case <-t.C:
+		}
+	}
+}

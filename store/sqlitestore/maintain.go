@@ -1,0 +1,266 @@
+package sqlitestore
+
+import (
+	"context"
+	"time"
+
+	"github.com/twolane/twolane/store"
+	"github.com/twolane/twolane/store/rule"
+)
+
+// bound is how many items of each kind one step of maintenance takes.
+const bound = 100
+
+// Maintain implements [store.Store].
+func (s *Store) Maintain(ctx context.Context) (store.MaintainReply, error) {
+	var rep store.MaintainReply
+	err := s.do(ctx, bulk, false, func(w *writer) error {
+		var err error
+		rep, err = w.maintain(w.advance())
+		return err
+	})
+	if err != nil {
+		return store.MaintainReply{}, err
+	}
+	return rep, nil
+}
+
+// upkeep is one step of maintenance under way.
+type upkeep struct {
+	w     *writer
+	now   rule.Now
+	rep   *store.MaintainReply
+	start time.Time
+}
+
+// maintain does a bounded piece of what time demands in the whole namespace.
+func (w *writer) maintain(now rule.Now) (store.MaintainReply, error) {
+	rep := store.MaintainReply{Now: now.Wall, ConfigVersion: w.st.cfg.Version, Visibility: w.st.cfg.V()}
+	u := &upkeep{w, now, &rep, time.Now()}
+	for _, f := range [...]func() error{u.reap, u.expire, u.promote, u.purge, u.keep, u.workers, u.lines} {
+		if err := f(); err != nil {
+			return rep, err
+		}
+	}
+	var err error
+	rep.Next, err = u.next()
+	return rep, err
+}
+
+// each calls f for at most bound rows whose numbers st gives; st must be limited to one more than that.
+func (u *upkeep) each(st stmt, f func(r *row) error) error {
+	var ns [bound]int64
+	n := 0
+	for {
+		ok, err := st.Step()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		if n == bound {
+			u.rep.More = true
+			st.Reset()
+			break
+		}
+		ns[n] = st.ColInt(0)
+		n++
+	}
+	for i, num := range ns[:n] {
+		if i > 0 && time.Since(u.start) > bulkTime { // renewals wait behind us
+			u.rep.More = true
+			return nil
+		}
+		r, err := u.w.byNumber(num)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			continue
+		}
+		if err := f(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reap ends leases that have expired.
+func (u *upkeep) reap() error {
+	w := u.w
+	return u.each(w.q("SELECT n FROM cmd WHERE until<=? ORDER BY until LIMIT 101").Int(int64(u.now.Lease)), func(r *row) error {
+		if !rule.Expired(u.now, r.c) {
+			return w.save(r)
+		}
+		lives, err := w.ownerLives(u.now, r.c.Owner)
+		if err != nil {
+			return err
+		}
+		u.rep.Reaped++
+		if lives {
+			u.rep.ClaimLost++
+		} else {
+			u.rep.Lost++
+		}
+		return w.change(u.now, r, func(q store.QueueConfig) { rule.Reap(u.now, r.c, lives, q, w.st.cfg.V()) })
+	})
+}
+
+// expire ends commands at rest that are past their deadline or start_by, and cancel visits that are tried no more.
+func (u *upkeep) expire() error {
+	w := u.w
+	return u.each(w.q("SELECT n FROM cmd WHERE ends<=? ORDER BY ends LIMIT 101").Int(int64(u.now.Wall)), func(r *row) error {
+		switch {
+		case rule.Ended(u.now, r.c):
+			u.rep.Expired++
+			return w.expire(u.now, r)
+		case rule.VisitOver(u.now, r.c):
+			u.rep.Expired++
+			return w.change(u.now, r, func(q store.QueueConfig) { rule.EndVisit(u.now, r.c, q) })
+		}
+		return w.save(r)
+	})
+}
+
+// promote puts scheduled commands in line that are due.
+func (u *upkeep) promote() error {
+	w := u.w
+	for clock, at := range [...]store.Millis{u.now.Run, u.now.Wall} {
+		if err := u.each(w.q("SELECT n FROM cmd WHERE clock=? AND at<=? ORDER BY at LIMIT 101").Int(int64(clock)).Int(int64(at)), func(r *row) error {
+			if !rule.Due(u.now, r.c) {
+				return w.save(r) // it waits for the other clock
+			}
+			u.rep.Promoted++
+			return w.change(u.now, r, func(store.QueueConfig) { rule.Promote(u.now, w.nextSeq(), r.c) })
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purge forgets records past their retention.
+func (u *upkeep) purge() error {
+	w := u.w
+	return u.each(w.q("SELECT n FROM cmd WHERE purge<=? ORDER BY purge LIMIT 101").Int(int64(u.now.Wall)), func(r *row) error {
+		if !purgeable(u.now, r.c) {
+			return w.save(r)
+		}
+		u.rep.Purged++
+		return w.remove(r)
+	})
+}
+
+// keep takes the oldest of finished records that are more than their queue keeps, to their tombstones at first.
+func (u *upkeep) keep() error {
+	for _, q := range u.w.st.queuesBy {
+		over := q.finished() - int64(q.cfg.Keep)
+		if over <= 0 {
+			continue
+		}
+		before := u.rep.Purged
+		if err := u.strip(q, min(over, bound)); err != nil {
+			return err
+		}
+		u.rep.More = u.rep.More || over > bound && u.rep.Purged == before+bound
+	}
+	return nil
+}
+
+func (u *upkeep) strip(q *queueRow, over int64) error {
+	w := u.w
+	st := w.q(`SELECT n FROM (
+		SELECT * FROM (SELECT n, ord FROM cmd WHERE q=?1 AND status=3 AND ord IS NOT NULL AND purge IS NOT NULL ORDER BY ord LIMIT ?2) UNION ALL
+		SELECT * FROM (SELECT n, ord FROM cmd WHERE q=?1 AND status=4 AND ord IS NOT NULL AND purge IS NOT NULL ORDER BY ord LIMIT ?2) UNION ALL
+		SELECT * FROM (SELECT n, ord FROM cmd WHERE q=?1 AND status=5 AND ord IS NOT NULL AND purge IS NOT NULL ORDER BY ord LIMIT ?2)
+		) ORDER BY ord, n LIMIT ?2`).Int(q.q).Int(over)
+	return u.each(st, func(r *row) error {
+		u.rep.Purged++
+		if rule.Strip(r.c); purgeable(u.now, r.c) {
+			return w.remove(r)
+		}
+		return w.save(r)
+	})
+}
+
+// workers takes off whoever has stopped to renew, and forgets claims that nobody repeats any more.
+func (u *upkeep) workers() error {
+	w := u.w
+	if err := w.q("DELETE FROM worker WHERE expires<=?").Int(int64(u.now.Lease)).Run(); err != nil {
+		return err
+	}
+	old := u.now.Wall.Add(-max(time.Hour, 10*w.st.cfg.V()))
+	return w.q("DELETE FROM claimed WHERE at<?").Int(int64(old)).Run()
+}
+
+// lines forgets lines in which nobody stands, a few at a time: somewhat more than were made since the last look.
+func (u *upkeep) lines() error {
+	m := &u.w.numbers
+	u.w.steps++
+	look := min(2*m.newLines+4, 400)
+	m.newLines = 0
+	var gone []int64
+	st := u.w.q("SELECT ln, head IS NULL FROM line WHERE ln>? ORDER BY ln LIMIT ?").Int(m.lineAfter).Int(int64(look))
+	n := 0
+	for {
+		ok, err := st.Step()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		n++
+		m.lineAfter = st.ColInt(0)
+		if st.ColInt(1) != 0 {
+			gone = append(gone, m.lineAfter)
+		}
+	}
+	if n < look {
+		m.lineAfter = 0
+	}
+	for _, ln := range gone {
+		l := u.w.st.linesBy[ln]
+		if l != nil && (l.dirty || l.open || u.w.steps-l.used < 1000) {
+			continue
+		}
+		if err := u.w.q("DELETE FROM line WHERE ln=?").Int(ln).Run(); err != nil {
+			return err
+		}
+		if l != nil {
+			delete(u.w.st.lines, l.name)
+			delete(u.w.st.linesBy, ln)
+		}
+	}
+	return nil
+}
+
+// next is how long until time alone may change something.
+func (u *upkeep) next() (time.Duration, error) {
+	var d time.Duration
+	for _, x := range [...]struct {
+		sql string
+		now store.Millis
+	}{
+		{"SELECT until FROM cmd WHERE until IS NOT NULL ORDER BY until LIMIT 1", u.now.Lease},
+		{"SELECT ends FROM cmd WHERE ends IS NOT NULL ORDER BY ends LIMIT 1", u.now.Wall},
+		{"SELECT at FROM cmd WHERE clock=0 AND at IS NOT NULL ORDER BY at LIMIT 1", u.now.Run},
+		{"SELECT at FROM cmd WHERE clock=1 AND at IS NOT NULL ORDER BY at LIMIT 1", u.now.Wall},
+		{"SELECT head FROM line WHERE lane=1 AND head IS NOT NULL AND head>? ORDER BY head LIMIT 1", u.now.Run},
+	} {
+		st := u.w.q(x.sql)
+		if x.sql[7] == 'h' {
+			st.Int(int64(u.now.Run))
+		}
+		ok, err := st.Step()
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			d = sooner(d, max(time.Millisecond, store.Millis(st.ColInt(0)).Sub(x.now)))
+			st.Reset()
+		}
+	}
+	return d, nil
+}

@@ -1,0 +1,161 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/twolane/twolane/store"
+	"github.com/twolane/twolane/store/rule"
+	"github.com/twolane/twolane/store/sqlitestore/internal/lite"
+)
+
+// reader is a connection that only reads, each time one snapshot.
+type reader struct {
+	s   *Store
+	c   *lite.Conn
+	ns  namespace
+	cfg store.Config
+	now rule.Now
+	own bool // cfg was read once
+}
+
+func (r *reader) q(sql string) stmt { return r.c.Must(sql) }
+
+// read calls f with a snapshot of the store.
+func (s *Store) read(ctx context.Context, f func(r *reader) error) error {
+	s.calls.Add(1)
+	defer s.calls.Done()
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	var r *reader
+	select {
+	case r = <-s.readers:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { s.readers <- r }()
+	if r == nil {
+		var err error
+		if r, err = s.openReader(); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := r.q("BEGIN").Run(); err != nil {
+		return err
+	}
+	err := r.snapshot()
+	if err == nil {
+		err = f(r)
+	}
+	if e := r.q("ROLLBACK").Run(); err == nil {
+		err = e
+	}
+	return err
+}
+
+func (s *Store) openReader() (*reader, error) {
+	c, err := lite.Open(s.path)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Exec("PRAGMA cache_size=-8192; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0; PRAGMA query_only=ON"); err != nil {
+		_ = c.Close() // the first error is the one to tell
+		return nil, err
+	}
+	return &reader{s: s, c: c}, nil
+}
+
+// snapshot reads what every read needs.
+func (r *reader) snapshot() error {
+	if err := checkSchema(r.c); err != nil {
+		return err
+	}
+	if err := r.ns.read(r); err != nil {
+		return err
+	}
+	if !r.own || r.cfg.Version != r.ns.version {
+		var err error
+		if r.cfg, err = readConfig(r); err != nil {
+			return err
+		}
+		r.cfg.Version, r.own = r.ns.version, true
+	}
+	r.now = r.ns.clocks.Advance(r.ns.server(), r.cfg.V()).Now()
+	return nil
+}
+
+// names keeps what the numbers of table kind stand for, which never changes once it is committed.
+type names struct {
+	mu sync.RWMutex
+	m  map[int64][2]string
+}
+
+// kindName implements kindNamer for a reader.
+func (r *reader) kindName(k int64) (string, string, error) {
+	m := &r.s.names
+	m.mu.RLock()
+	name, ok := m.m[k]
+	m.mu.RUnlock()
+	if ok {
+		return name[0], name[1], nil
+	}
+	st := r.q("SELECT queue.name, kind.type FROM kind JOIN queue ON queue.q=kind.q WHERE kind.k=?").Int(k)
+	ok, err := st.Step()
+	if err != nil {
+		return "", "", err
+	}
+	if !ok {
+		return "", "", fmt.Errorf("there is no type number %d", k)
+	}
+	name = [2]string{st.ColText(0), st.ColText(1)}
+	st.Reset()
+	m.mu.Lock()
+	if m.m == nil || len(m.m) > 1<<16 {
+		m.m = map[int64][2]string{}
+	}
+	m.m[k] = name
+	m.mu.Unlock()
+	return name[0], name[1], nil
+}
+
+// get returns the row that a statement of selectRow finds, with all values if blobs; nil if there is none or it cannot be read. It is not to
+// be saved.
+func (r *reader) get(st stmt, blobs bool) (*row, error) {
+	ok, err := st.Step()
+	if err != nil || !ok {
+		return nil, err
+	}
+	w, err := scanRow(st, r)
+	st.Reset()
+	if err == nil {
+		err = w.finish(r, blobs)
+	}
+	if _, ok := err.(*unreadable); ok {
+		return nil, nil // the writer sets it aside when it comes to it
+	}
+	return w, err
+}
+
+// finish makes the command complete, or takes its values off.
+func (w *row) finish(q query, blobs bool) error {
+	if err := w.fill(q, valError); err != nil {
+		return err
+	}
+	if !blobs {
+		noBlobs(w.c)
+		return nil
+	}
+	if err := w.fill(q, valParams, valState, valResult, valProgress, valEvents, valMetadata); err != nil {
+		return err
+	}
+	return w.unfold()
+}
+
+func noBlobs(c *store.Command) {
+	c.Params, c.State, c.Result, c.Progress, c.Metadata, c.Events = nil, nil, nil, nil, nil, nil
+}

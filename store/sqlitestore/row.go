@@ -1,0 +1,150 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"hash/crc32"
+
+	"github.com/twolane/twolane/store"
+)
+
+// row is a row of table cmd: a command, where its large values lie, and the columns as they are stored.
+type row struct {
+	n    int64
+	c    *store.Command
+	q    int64    // number of its queue
+	k    *kindRow // nil for readers
+	vals [values]value
+	tail []byte
+
+	was  tallied
+	cols columns
+	line *lineRow // that cols.line names, once it was asked for
+}
+
+// tallied is what numbers count about a command.
+type tallied struct {
+	k         *kindRow
+	status    store.Status
+	place     store.Place
+	reason    store.Reason
+	tombstone bool
+}
+
+// columns are those beside the record. 0 stands for NULL, except that score and since are NULL with line, and at with place.
+type columns struct {
+	ord          int64
+	line         int64
+	score, since int64
+	clock, at    int64
+	until        int64
+	overdue      int64 // lane + 1
+	asked        int64
+	ends         int64
+	purge        int64
+	ukey         string
+}
+
+// unreadable is what is known of a row whose record does not fit its checksum.
+type unreadable struct {
+	n   int64
+	id  string
+	why string
+}
+
+func (u *unreadable) Error() string { return fmt.Sprintf("command %s: %s", u.id, u.why) }
+
+const selectRow = "SELECT n, id, k, status, place, until, grp, sum, rec, line, score, since, clock, at, ends, purge, ord, ukey, overdue, asked, q FROM cmd WHERE "
+
+// kindNamer says what a number of table kind stands for.
+type kindNamer interface {
+	kindName(k int64) (queue, typ string, err error)
+}
+
+// scanRow reads the row that st (of selectRow) stands at. A record that cannot be read is an *unreadable.
+func scanRow(st stmt, names kindNamer) (*row, error) {
+	r := &row{n: st.ColInt(0), q: st.ColInt(20), c: &store.Command{ID: st.ColText(1), Status: store.Status(st.ColInt(3)), Place: store.Place(st.ColInt(4)), LeaseUntil: store.Millis(st.ColInt(5))}}
+	c, k := r.c, st.ColInt(2)
+	if !st.ColNull(6) {
+		c.Group = st.ColText(6)
+	}
+	rec := st.ColBlob(8)
+	r.cols = columns{until: int64(c.LeaseUntil), ends: st.ColInt(14), purge: st.ColInt(15), ord: st.ColInt(16), overdue: st.ColInt(18), asked: st.ColInt(19)}
+	switch c.Place {
+	case store.InLine:
+		r.cols.line, r.cols.score, r.cols.since = st.ColInt(9), st.ColInt(10), st.ColInt(11)
+	case store.Scheduled:
+		r.cols.clock, r.cols.at = st.ColInt(12), st.ColInt(13)
+	}
+	if !st.ColNull(17) {
+		r.cols.ukey = st.ColText(17)
+	}
+	var err error
+	if c.Queue, c.Type, err = names.kindName(k); err != nil {
+		return nil, &unreadable{r.n, c.ID, err.Error()}
+	}
+	if checksum(c.ID, c.Group, k, c, rec) != st.ColInt(7) {
+		return nil, &unreadable{r.n, c.ID, "the checksum does not fit the record"}
+	}
+	if r.vals, r.tail, err = decode(rec, c); err != nil {
+		return nil, &unreadable{r.n, c.ID, err.Error()}
+	}
+	return r, nil
+}
+
+// fill reads values of a row from table body, if they lie there.
+func (r *row) fill(q query, which ...int) error {
+	for _, i := range which {
+		v := &r.vals[i]
+		if !v.out || !isElsewhere(v.data) {
+			continue
+		}
+		st := q.q("SELECT data FROM body WHERE b=?").Int(bodyRow(r.n, i))
+		ok, err := st.Step()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return &unreadable{r.n, r.c.ID, fmt.Sprintf("its value %d is missing", i)}
+		}
+		b := st.ColBlob(0)
+		st.Reset()
+		if len(b) != v.size || crc32.Checksum(b, castagnoli) != v.sum {
+			return &unreadable{r.n, r.c.ID, fmt.Sprintf("the checksum does not fit its value %d", i)}
+		}
+		v.data = b
+		switch i {
+		case valParams:
+			r.c.Params = b
+		case valState:
+			r.c.State = b
+		case valResult:
+			r.c.Result = b
+		case valProgress:
+			r.c.Progress = b
+		case valError:
+			r.c.Error = string(b)
+		}
+	}
+	return nil
+}
+
+// unfold makes the command complete: events and metadata are unpacked. It must not be saved after.
+func (r *row) unfold() error {
+	var err error
+	if r.c.Events, err = decodeEvents(r.vals[valEvents].data); err != nil {
+		return &unreadable{r.n, r.c.ID, err.Error()}
+	}
+	if v := &r.vals[valMetadata]; v.there {
+		if r.c.Metadata, err = decodeMetadata(v.data); err != nil {
+			return &unreadable{r.n, r.c.ID, err.Error()}
+		}
+	}
+	return nil
+}
+
+func bodyRow(n int64, which int) int64 { return n<<3 | int64(which) }
+
+// stored notes how the row is counted.
+func (r *row) stored() {
+	r.was = tallied{r.k, r.c.Status, r.c.Place, r.c.Reason, r.c.Tombstone}
+}

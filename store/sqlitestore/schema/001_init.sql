@@ -1,0 +1,179 @@
+-- reader: 1
+PRAGMA application_id = 0x74776c6e;
+-- The first schema. What a column holds beside the record (cmd.rec) is derived from it and from nothing else: Audit proves it.
+
+-- The namespace: clocks, counters and the schema that a reader must know at least.
+CREATE TABLE ns (
+  one     INTEGER PRIMARY KEY CHECK (one = 1),
+  reader  INTEGER NOT NULL,            -- lowest schema whose programs can work on this file
+  last    INTEGER NOT NULL DEFAULT 0,  -- the three clocks, see rule.Clocks; 0 until the first step
+  run     INTEGER NOT NULL DEFAULT 0,
+  lease   INTEGER NOT NULL DEFAULT 0,
+  shift   INTEGER NOT NULL DEFAULT 0,  -- server time = the machine's clock since it started + shift
+  fixed   INTEGER NOT NULL DEFAULT 0,  -- a test's clock; 0 for the real one
+  seq     INTEGER NOT NULL DEFAULT 0,  -- arrivals so far
+  token   INTEGER NOT NULL DEFAULT 0,  -- leases so far
+  entry   INTEGER NOT NULL DEFAULT 0,  -- outbox entries so far
+  version INTEGER NOT NULL DEFAULT 0   -- of the configuration
+);
+
+CREATE TABLE config (
+  one  INTEGER PRIMARY KEY CHECK (one = 1),
+  json TEXT NOT NULL
+);
+
+-- Queues by number, with what people count (nothing else depends on these numbers but MaxReady). arrived0 and arrived1 grow with everything that enters a line of the lane.
+CREATE TABLE queue (
+  q         INTEGER PRIMARY KEY,
+  name      TEXT NOT NULL UNIQUE,
+  ready     INTEGER NOT NULL DEFAULT 0,  -- PENDING in line or scheduled
+  succeeded INTEGER NOT NULL DEFAULT 0,  -- finished records, tombstones left out
+  failed    INTEGER NOT NULL DEFAULT 0,
+  cancelled INTEGER NOT NULL DEFAULT 0,
+  arrived0  INTEGER NOT NULL DEFAULT 0,
+  arrived1  INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE reason (
+  q    INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  n    INTEGER NOT NULL,
+  PRIMARY KEY (q, name)
+) WITHOUT ROWID;
+
+-- Types of a queue by number.
+CREATE TABLE kind (
+  k         INTEGER PRIMARY KEY,
+  q         INTEGER NOT NULL,
+  type      TEXT NOT NULL,
+  inline0   INTEGER NOT NULL DEFAULT 0,
+  inline1   INTEGER NOT NULL DEFAULT 0,
+  leased0   INTEGER NOT NULL DEFAULT 0,
+  leased1   INTEGER NOT NULL DEFAULT 0,
+  scheduled INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (q, type)
+);
+
+-- Lines by the hash of their name. An open line has a head: the score of its first command.
+CREATE TABLE line (
+  ln    INTEGER PRIMARY KEY,
+  name  TEXT NOT NULL,
+  k     INTEGER NOT NULL,
+  lane  INTEGER NOT NULL,
+  class INTEGER NOT NULL,
+  head  INTEGER
+);
+CREATE INDEX line_open ON line (k, lane, class, head) WHERE head IS NOT NULL;
+CREATE INDEX line_due ON line (head) WHERE lane = 1 AND head IS NOT NULL;
+
+-- Commands by the number of their first arrival, which no other command ever gets.
+CREATE TABLE cmd (
+  n      INTEGER PRIMARY KEY,
+  id     TEXT NOT NULL UNIQUE,
+  k      INTEGER NOT NULL,
+  status INTEGER NOT NULL,
+  place  INTEGER NOT NULL,
+  q      INTEGER NOT NULL,
+  ord    INTEGER,  -- lists: n while live, the end of a finished one, NULL of a tombstone
+  line   INTEGER,  -- in line: which, its score there, and since when it waits
+  score  INTEGER,
+  since  INTEGER,
+  clock  INTEGER,  -- scheduled: which clock it waits for (0 run, 1 server time), and until when
+  at     INTEGER,
+  until  INTEGER,  -- leased: the end of the lease, on the lease clock
+  ends   INTEGER,  -- at rest: when time alone ends it, or its cancel visits; server time
+  overdue INTEGER, -- leased: its lane + 1, if the handler ignores the end of its time
+  asked  INTEGER,  -- leased: 1 if a cancel was asked for
+  purge  INTEGER,  -- finished: when it may be forgotten; server time
+  ukey   TEXT,     -- the unique key of a live command
+  grp    TEXT,
+  sum    INTEGER NOT NULL,  -- checksum of id, k, status, place, until, grp and rec
+  rec    BLOB NOT NULL,
+  CHECK (CASE place
+    WHEN 0 THEN status IN (3, 4, 5) AND line IS NULL AND at IS NULL AND until IS NULL AND ends IS NULL AND ukey IS NULL
+    WHEN 1 THEN status IN (1, 2) AND line IS NOT NULL AND score IS NOT NULL AND since IS NOT NULL AND at IS NULL AND until IS NULL AND purge IS NULL
+    WHEN 2 THEN status = 1 AND line IS NULL AND at IS NOT NULL AND until IS NULL AND purge IS NULL
+    WHEN 3 THEN status IN (1, 2) AND line IS NULL AND at IS NULL AND until IS NOT NULL AND ends IS NULL AND purge IS NULL
+    ELSE 0 END)
+);
+CREATE INDEX cmd_line ON cmd (line, score, since) WHERE line IS NOT NULL;
+CREATE INDEX cmd_list ON cmd (q, status, ord) WHERE ord IS NOT NULL;
+CREATE INDEX cmd_at ON cmd (clock, at) WHERE at IS NOT NULL;
+CREATE INDEX cmd_at_queue ON cmd (q, clock, at) WHERE at IS NOT NULL;
+CREATE INDEX cmd_until ON cmd (until) WHERE until IS NOT NULL;
+CREATE INDEX cmd_overdue ON cmd (q, overdue) WHERE overdue IS NOT NULL;
+CREATE INDEX cmd_asked ON cmd (asked) WHERE asked IS NOT NULL;
+CREATE INDEX cmd_ends ON cmd (ends) WHERE ends IS NOT NULL;
+CREATE INDEX cmd_purge ON cmd (purge) WHERE purge IS NOT NULL;
+CREATE UNIQUE INDEX cmd_ukey ON cmd (ukey) WHERE ukey IS NOT NULL;
+
+-- Large values of commands: row 8 * n + which.
+CREATE TABLE body (
+  b    INTEGER PRIMARY KEY,
+  data BLOB NOT NULL
+);
+
+-- Live commands by group.
+CREATE TABLE grp (
+  name TEXT PRIMARY KEY,
+  live INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE outbox (
+  seq    INTEGER PRIMARY KEY,
+  topic  TEXT NOT NULL,
+  n      INTEGER NOT NULL UNIQUE,
+  hidden INTEGER NOT NULL DEFAULT 0  -- server time until which other readers do not see it
+);
+CREATE INDEX outbox_topic ON outbox (topic, hidden, seq);
+
+CREATE TABLE topic (
+  name TEXT PRIMARY KEY,
+  n    INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE worker (
+  id      TEXT PRIMARY KEY,
+  expires INTEGER NOT NULL,  -- lease clock
+  json    TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX worker_expires ON worker (expires);
+
+-- The last claim of each worker: its nonce and the numbers of what it got, eight bytes each.
+CREATE TABLE claimed (
+  worker TEXT PRIMARY KEY,
+  nonce  TEXT NOT NULL,
+  at     INTEGER NOT NULL,  -- server time
+  got    BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX claimed_at ON claimed (at);
+
+CREATE TABLE bucket (
+  q    INTEGER NOT NULL,
+  lane INTEGER NOT NULL,
+  tat  REAL NOT NULL,
+  PRIMARY KEY (q, lane)
+) WITHOUT ROWID;
+
+CREATE TABLE throttle (
+  k      INTEGER NOT NULL,
+  lane   INTEGER NOT NULL,
+  rate   REAL NOT NULL,
+  ceil   REAL NOT NULL,
+  at     INTEGER NOT NULL,
+  halved INTEGER NOT NULL,
+  tat    REAL NOT NULL,
+  PRIMARY KEY (k, lane)
+) WITHOUT ROWID;
+
+-- Records that could not be read, set aside as they were.
+CREATE TABLE lost (
+  n   INTEGER PRIMARY KEY,
+  id  TEXT NOT NULL,
+  at  INTEGER NOT NULL,  -- server time
+  why TEXT NOT NULL,
+  sum INTEGER NOT NULL,
+  rec BLOB NOT NULL
+);
+
+INSERT INTO ns (one, reader) VALUES (1, 1);

@@ -1,0 +1,437 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/twolane/twolane/store"
+	"github.com/twolane/twolane/store/rule"
+	"github.com/twolane/twolane/store/sqlitestore/internal/lite"
+)
+
+// rank is the place of a call in the writer's queue.
+type rank uint8
+
+const (
+	urgent rank = iota // renew and settle
+	normal
+	bulk // what works through many commands: at most one in a transaction, after all others
+)
+
+const (
+	// txTime is how long a transaction takes in further calls.
+	txTime = 10 * time.Millisecond
+	// bulkTime bounds what a single bulk call does in one step.
+	bulkTime = 8 * time.Millisecond
+)
+
+var errAbandoned = errors.New("no caller waits any more")
+
+// op is a call that waits for the writer.
+type op struct {
+	run     func(*writer) error // what it returns rolls the step back; results go to where the caller looks after done
+	durable bool                // flush before the answer
+	done    chan error          // holds one
+
+	mu        sync.Mutex // held while run runs
+	abandoned bool       // nobody reads the results, and run must not read the request any more
+}
+
+// writer owns the one connection that writes. Everything below the queue belongs to its goroutine.
+type writer struct {
+	s      *Store
+	wakeup chan struct{} // holds one
+
+	mu      sync.Mutex
+	queue   [3][]*op
+	waiting int // callers that wait
+	closing bool
+
+	c       *lite.Conn
+	st      *state
+	version int64 // data_version as the cached state was read
+	foreign bool  // another process has written since watchers were told
+	looked  time.Time
+	seen    abroad
+	full    bool // PRAGMA synchronous as it is set
+	numbers numbers
+	steps   int // of maintenance
+	checkAt int // frames of the log at which it is copied next
+	wakes   []store.Wake
+	hits    []*queueRow // queues with work to wake for
+	updates [1 << groups]*lite.Stmt
+}
+
+// do runs a step in the writer and waits for its commit.
+func (s *Store) do(ctx context.Context, r rank, durable bool, run func(*writer) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o := &op{run: run, durable: durable, done: make(chan error, 1)}
+	if err := s.w.push(r, o); err != nil {
+		return err
+	}
+	defer s.w.left()
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+	}
+	o.mu.Lock()
+	o.abandoned = true
+	o.mu.Unlock()
+	select {
+	case err := <-o.done: // it was made all the same
+		return err
+	default:
+		return ctx.Err()
+	}
+}
+
+func (w *writer) push(r rank, o *op) error {
+	w.mu.Lock()
+	if w.closing {
+		w.mu.Unlock()
+		return store.ErrClosed
+	}
+	w.queue[r] = append(w.queue[r], o)
+	w.waiting++
+	w.mu.Unlock()
+	w.rouse()
+	return nil
+}
+
+func (w *writer) left() {
+	w.mu.Lock()
+	w.waiting--
+	w.mu.Unlock()
+}
+
+func (w *writer) rouse() {
+	select {
+	case w.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+func (w *writer) close() {
+	w.mu.Lock()
+	w.closing = true
+	w.mu.Unlock()
+	w.rouse()
+}
+
+// pop takes the next call; bulk ones and those that need a flush only if asked for.
+func (w *writer) pop(most rank, durable bool) (*op, rank) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for r := urgent; r <= most; r++ {
+		if q := w.queue[r]; len(q) > 0 {
+			o := q[0]
+			if o.durable && !durable {
+				return nil, 0
+			}
+			q[0] = nil
+			if w.queue[r] = q[1:]; len(q) == 1 {
+				w.queue[r] = q[:0:0]
+			}
+			return o, r
+		}
+	}
+	return nil, 0
+}
+
+// durable reports whether a call that waits needs a flush.
+func (w *writer) durable() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queue {
+		for _, o := range q {
+			if o.durable {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// idle reports whether nothing waits, and whether nothing ever will.
+func (w *writer) idle() (empty, over bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	empty = len(w.queue[0])+len(w.queue[1])+len(w.queue[2]) == 0
+	return empty, empty && w.closing
+}
+
+// wanted reports whether a caller still waits.
+func (w *writer) wanted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waiting > 0
+}
+
+func (w *writer) loop() {
+	defer close(w.s.done)
+	for {
+		empty, over := w.idle()
+		switch {
+		case over:
+			return
+		case empty:
+			w.rest()
+		default:
+			w.group()
+			if w.foreign && w.s.watch.any() && time.Since(w.looked) > pollEvery {
+				w.lookAbroad()
+			}
+			runtime.Gosched() // those who were answered may come again at once: one flush for all
+		}
+	}
+}
+
+// rest waits for a call; while somebody watches, it looks whether other processes have written.
+func (w *writer) rest() {
+	if !w.s.watch.any() {
+		<-w.wakeup
+		return
+	}
+	t := time.NewTimer(pollEvery)
+	defer t.Stop()
+	select {
+	case <-w.wakeup:
+	case <-t.C:
+		w.lookAbroad()
+	}
+}
+
+// group runs the calls that wait in one transaction and answers them after its commit.
+func (w *writer) group() {
+	durable := w.durable()
+	if err := w.begin(durable); err != nil {
+		w.fail(err)
+		return
+	}
+	var ops []*op
+	start := time.Now()
+	most := bulk
+	for {
+		o, r := w.pop(most, durable)
+		if o == nil {
+			break
+		}
+		ops = append(ops, o)
+		if err := w.run(o); err != nil {
+			w.isolate(ops, durable)
+			return
+		}
+		if r == bulk {
+			most = normal
+		}
+		if time.Since(start) > txTime {
+			break
+		}
+	}
+	if err := w.st.flush(); err != nil {
+		w.isolate(ops, durable)
+		return
+	}
+	w.answer(ops, w.commit(durable))
+}
+
+// run makes one call's step, unless its caller has gone.
+func (w *writer) run(o *op) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.abandoned {
+		return nil
+	}
+	return o.run(w)
+}
+
+// isolate runs the calls of a transaction that failed once more, each in a savepoint, so that only the one that fails fails.
+func (w *writer) isolate(ops []*op, durable bool) {
+	w.rollback()
+	if err := w.begin(durable); err != nil {
+		w.answer(ops, err)
+		return
+	}
+	var good []*op
+	for i, o := range ops {
+		if err := w.alone(o); err != nil {
+			o.done <- err
+			if !w.c.InTx() { // the error took the whole transaction, as a full disk does
+				w.rollback()
+				w.answer(good, err)
+				w.answer(ops[i+1:], err)
+				return
+			}
+			continue
+		}
+		good = append(good, o)
+	}
+	w.answer(good, w.commit(durable))
+}
+
+// alone runs one call in a savepoint.
+func (w *writer) alone(o *op) error {
+	if err := w.exec("SAVEPOINT one"); err != nil {
+		return err
+	}
+	wakes, hits := len(w.wakes), len(w.hits)
+	err := w.run(o)
+	if err == nil {
+		err = w.st.flush()
+	}
+	if err == nil {
+		return w.exec("RELEASE one")
+	}
+	w.wakes, w.hits = w.wakes[:wakes], w.hits[:hits]
+	w.st = newState(w)
+	if w.c.InTx() {
+		if e := errors.Join(w.exec("ROLLBACK TO one"), w.exec("RELEASE one"), w.st.load()); e != nil {
+			w.rollback()
+			return errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// begin starts a transaction once no other process is in one, and makes sure that what is cached is true in it.
+func (w *writer) begin(durable bool) error {
+	if err := w.synchronous(durable && !w.s.opt.Relaxed); err != nil {
+		return err
+	}
+	for pause := 100 * time.Microsecond; ; pause = min(pause*3/2, 2*time.Millisecond) {
+		err := w.exec("BEGIN IMMEDIATE")
+		if err == nil {
+			break
+		}
+		if !lite.Is(err, lite.Busy) {
+			return err
+		}
+		if !w.wanted() {
+			return errAbandoned
+		}
+		time.Sleep(pause/2 + rand.N(pause))
+	}
+	if err := w.fresh(); err != nil {
+		w.rollback()
+		return err
+	}
+	return nil
+}
+
+// fresh drops what is cached if another process has written.
+func (w *writer) fresh() error {
+	v, err := w.pragma("PRAGMA data_version")
+	if err != nil || v == w.version && w.st != nil {
+		return err
+	}
+	w.foreign = w.foreign || w.version != 0 && v != w.version
+	w.st, w.version = newState(w), v
+	if err := checkSchema(w.c); err != nil {
+		return err
+	}
+	return w.st.load()
+}
+
+// synchronous says whether commits flush the log, which cannot be changed within a transaction.
+func (w *writer) synchronous(full bool) error {
+	if full == w.full {
+		return nil
+	}
+	sql := "PRAGMA synchronous=NORMAL"
+	if full {
+		sql = "PRAGMA synchronous=FULL"
+	}
+	if err := w.exec(sql); err != nil {
+		return err
+	}
+	w.full = full
+	return nil
+}
+
+// commit ends the transaction, and flushes the log if a call in it needs that.
+func (w *writer) commit(durable bool) error {
+	if f := w.s.opt.beforeCommit; f != nil {
+		f(durable)
+	}
+	if err := w.exec("COMMIT"); err != nil {
+		w.rollback()
+		return err
+	}
+	return nil
+}
+
+func (w *writer) rollback() {
+	w.wakes, w.hits, w.st, w.version = w.wakes[:0], w.hits[:0], nil, 0
+	if w.c.InTx() {
+		_ = w.exec("ROLLBACK") // it fails only if there is no transaction any more
+	}
+}
+
+// answer tells callers and watchers, and keeps the log in bounds.
+func (w *writer) answer(ops []*op, err error) {
+	for _, o := range ops {
+		o.done <- err
+	}
+	if err != nil {
+		return
+	}
+	w.deliver()
+	w.st.trim()
+	w.checkpoint()
+}
+
+// fail answers all that wait: the transaction could not begin.
+func (w *writer) fail(err error) {
+	for {
+		o, _ := w.pop(bulk, true)
+		if o == nil {
+			return
+		}
+		o.done <- err
+	}
+}
+
+// q is a prepared statement. Its text is one of ours, so that a failure to prepare it is a bug or a damaged schema, and told by the first Step.
+func (w *writer) q(sql string) *lite.Stmt { return w.c.Must(sql) }
+
+func (w *writer) exec(sql string) error { return w.q(sql).Run() }
+
+func (w *writer) pragma(sql string) (int64, error) {
+	st := w.q(sql)
+	if ok, err := st.Step(); err != nil || !ok {
+		return 0, err
+	}
+	v := st.ColInt(0)
+	st.Reset()
+	return v, nil
+}
+
+// server is the server time.
+func (w *writer) server() store.Millis { return w.st.ns.server() }
+
+// look is the present moment for calls that do not advance the clocks.
+func (w *writer) look() rule.Now {
+	return w.st.ns.clocks.Advance(w.server(), w.st.cfg.V()).Now()
+}
+
+// advance moves the clocks, as Claim, Renew and Maintain do.
+func (w *writer) advance() rule.Now {
+	ns := w.st.change()
+	ns.clocks = ns.clocks.Advance(w.server(), w.st.cfg.V())
+	return ns.clocks.Now()
+}
+
+func tooMany(n int) error {
+	if n > store.MaxItems {
+		return &store.InvalidError{Field: "items", Detail: fmt.Sprintf("%d in one call, at most %d are allowed", n, store.MaxItems), Max: store.MaxItems}
+	}
+	return nil
+}
