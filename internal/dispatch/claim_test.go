@@ -168,3 +168,22 @@ func TestOneSuspectAtATime(t *testing.T) {
 		t.Error("no other suspect may come though the first has lived for 2 V")
 	}
 }
+
+// What arrives while a claim is in flight may have been missed by it: another claim follows at once.
+func TestWakeUpDuringAClaim(t *testing.T) {
+	d := newDriver(t, nil)
+	d.claimed(nil, nil)
+	d.sleep(1100 * time.Millisecond)
+	if d.claim == nil {
+		t.Fatal("no claim after the poll interval")
+	}
+	d.c.Woken(d.now, store.Wake{Kind: store.WakeWork, Queue: "q"})
+	d.claimed(nil, nil)
+	if d.claim == nil {
+		t.Fatal("the wake-up was forgotten")
+	}
+	d.claimed(nil, nil)
+	if d.claim != nil {
+		t.Error("one wake-up made two claims")
+	}
+}

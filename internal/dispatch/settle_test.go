@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -27,6 +28,30 @@ func TestRenewGoesOnUntilSettled(t *testing.T) {
 	d.baseline()
 	if d.saw(LeaseLost) != 0 || len(d.cancel) != 0 {
 		t.Errorf("%d leases lost, %d cancelled", d.saw(LeaseLost), len(d.cancel))
+	}
+}
+
+// An outcome whose answer was lost is offered again as it was: nobody knows whether the store has taken it.
+func TestLostSettleReplyIsRepeatedAsItWas(t *testing.T) {
+	for _, kind := range []store.OutcomeKind{store.OutcomeDone, store.OutcomeFail, store.OutcomeProcessing, store.OutcomeSnooze} {
+		t.Run(kind.String(), func(t *testing.T) {
+			d := newDriver(t, nil)
+			d.claimed(d.cmds("1"), nil)
+			d.end(d.live[0], kind)
+			first := d.settled(0, errStore)[0]
+			for d.settle == nil && d.now < time.Minute {
+				d.sleep(time.Second)
+				d.renewed(nil)
+			}
+			second := d.settled(store.SettleAlready, nil)[0]
+			if !second.Again {
+				t.Error("the store is not told that it is a repetition")
+			}
+			if second.Again = first.Again; second.Kind != kind || !reflect.DeepEqual(first, second) {
+				t.Errorf("first %+v, then %+v", first, second)
+			}
+			d.baseline()
+		})
 	}
 }
 
