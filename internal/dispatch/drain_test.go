@@ -81,6 +81,29 @@ func TestDrainOfAnIdleWorkerIsQuick(t *testing.T) {
 	}
 }
 
+// While the last call is on its way the time of a tick passes; nothing is to be done then.
+func TestDrainSleepsUntilItsLastAnswer(t *testing.T) {
+	d := newDriver(t, nil)
+	d.claimed(nil, nil)
+	d.now = testV/4 - time.Millisecond
+	d.step()
+	d.c.Drain(d.now, 5*time.Minute)
+	d.step()
+	if d.claim != nil {
+		d.claimed(nil, nil)
+	}
+	for end := d.now + 10*time.Second; d.now < end; d.now = d.wake {
+		d.step()
+		if d.wake <= d.now {
+			t.Fatalf("at %v it wants to wake at %v", d.now, d.wake)
+		}
+	}
+	d.renewed(nil)
+	if !d.done {
+		t.Error("not done")
+	}
+}
+
 func TestDrainGivesALateClaimBack(t *testing.T) {
 	for _, late := range []time.Duration{time.Second, 4 * time.Second} {
 		t.Run(late.String(), func(t *testing.T) {

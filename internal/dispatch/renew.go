@@ -30,6 +30,9 @@ type renewer struct {
 }
 
 func (r *renewer) wake() time.Duration {
+	if r.sentGone {
+		return 0
+	}
 	at := r.at
 	if len(r.failed) > 0 && r.second > 0 && r.second < at {
 		at = r.second
