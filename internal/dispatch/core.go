@@ -117,8 +117,9 @@ func (c *Core) event(e Event) { c.out.Events = append(c.out.Events, e) }
 
 // replied takes over what every reply with maintenance tells.
 func (c *Core) replied(now time.Duration, r *store.MaintainReply) {
-	if r.Visibility > 0 {
+	if r.Visibility > 0 && r.Visibility != c.v {
 		c.v = r.Visibility
+		c.renew.at = min(c.renew.at, now+c.v/4)
 	}
 	c.tend.done = now
 	if r.Lost > 0 || r.ClaimLost > 0 {

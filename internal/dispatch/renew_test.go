@@ -190,3 +190,24 @@ func TestMaxRunAndOverdue(t *testing.T) {
 		})
 	}
 }
+
+// The first reply tells the visibility timeout: the tick follows it at once.
+func TestTickFollowsTheVisibilityTimeout(t *testing.T) {
+	d := newDriver(t, nil)
+	call := d.claim
+	d.claim = nil
+	r := store.ClaimReply{Grants: d.cmds("1"), Wants: make([]store.WantReport, len(call.Req.Wants))}
+	r.Visibility = 2 * time.Second
+	d.c.Claimed(d.now, call, r, nil)
+	d.step()
+	start := d.now
+	for len(d.renew) == 0 {
+		d.sleep(10 * time.Millisecond)
+	}
+	if got := d.now - start; got != 500*time.Millisecond {
+		t.Errorf("renewed after %v, want 500ms", got)
+	}
+	if at := time.Duration(d.live[0].Items[0].fenceAt.Load()); at != start+1750*time.Millisecond {
+		t.Errorf("fence at %v", at-start)
+	}
+}

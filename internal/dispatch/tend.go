@@ -20,7 +20,11 @@ func (t *tender) wake(c *Core) time.Duration {
 	if t.flight || c.drain.on || !c.renew.reg || c.claim.flight || c.claim.call != nil {
 		return 0
 	}
-	return max(1, t.done+upkeepEvery, t.bad.after)
+	at := t.done + upkeepEvery
+	if c.roomy() { // the claim that is about to be made does it
+		at = max(at, min(c.claim.next+1, t.done+upkeepEvery*5/4))
+	}
+	return max(1, at, t.bad.after)
 }
 
 func (c *Core) stepTend(now time.Duration) {
