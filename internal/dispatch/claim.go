@@ -40,6 +40,9 @@ func (cl *claimer) wake(c *Core) time.Duration {
 		return 0
 	}
 	if cl.call != nil {
+		if c.drain.on && max(c.drain.seen, cl.bad.after) >= c.drain.claimEnd() {
+			return 0 // it is not repeated any more
+		}
 		return max(1, cl.bad.after)
 	}
 	if c.drain.on {

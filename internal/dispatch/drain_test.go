@@ -104,6 +104,28 @@ func TestDrainSleepsUntilItsLastAnswer(t *testing.T) {
 	}
 }
 
+// A claim that failed and is not repeated any more is no reason to wake.
+func TestDrainSleepsBesideAClaimThatFailed(t *testing.T) {
+	d := newDriver(t, nil)
+	d.claimed(d.cmds("a"), nil)
+	d.step()
+	d.now += time.Second
+	d.c.Woken(d.now, store.Wake{Kind: store.WakeAll})
+	d.step()
+	d.c.Drain(d.now, 8*time.Second)
+	d.step()
+	d.now += 1500 * time.Millisecond // beyond the eighth
+	d.claimed(nil, errStore)
+	for end := d.now + 2*time.Second; d.now < end; d.now = d.wake {
+		if d.step(); d.wake <= d.now {
+			t.Fatalf("at %v it wants to wake at %v", d.now, d.wake)
+		}
+	}
+	if d.claim != nil {
+		t.Error("it claims")
+	}
+}
+
 func TestDrainGivesALateClaimBack(t *testing.T) {
 	for _, late := range []time.Duration{time.Second, 4 * time.Second} {
 		t.Run(late.String(), func(t *testing.T) {
