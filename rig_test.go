@@ -98,6 +98,7 @@ func (r *rig) work(cfg twolane.WorkerConfig, handlers func(w *twolane.Worker)) *
 		defer close(w.ended)
 		w.err = w.Run(ctx)
 	}()
+	synctest.Wait()
 	return w
 }
 
