@@ -270,7 +270,9 @@ func (s *Store) Outbox(ctx context.Context, req store.OutboxRequest) ([]store.Ou
 		if e.topic != req.Topic || e.hidden > now.Wall || len(out) >= req.Max {
 			continue
 		}
-		e.hidden = now.Wall + req.HideFor
+		if req.HideFor > 0 {
+			e.hidden = now.Wall + req.HideFor
+		}
 		out = append(out, store.OutboxEntry{Seq: e.seq, Command: s.cmds[e.id].Clone()})
 	}
 	return out, nil
