@@ -81,7 +81,13 @@ func (cl *claim) serve(rep *store.ClaimReply) error {
 		s.close()
 	}
 	rep.Grants = cl.grants
-	return nil
+	// Polls that were granted have uncovered those behind them: maintenance could not see when these are due.
+	if err := cl.w.st.flushLines(); err != nil {
+		return err
+	}
+	due, err := cl.w.nextPoll(cl.now)
+	rep.Next = sooner(rep.Next, due)
+	return err
 }
 
 // choice is a type of a want that may still be granted.

@@ -238,7 +238,10 @@ func (u *upkeep) lines() error {
 
 // next is how long until time alone may change something.
 func (u *upkeep) next() (time.Duration, error) {
-	var d time.Duration
+	d, err := u.w.nextPoll(u.now)
+	if err != nil {
+		return 0, err
+	}
 	for _, x := range [...]struct {
 		sql string
 		now store.Millis
@@ -247,12 +250,8 @@ func (u *upkeep) next() (time.Duration, error) {
 		{"SELECT ends FROM cmd WHERE ends IS NOT NULL ORDER BY ends LIMIT 1", u.now.Wall},
 		{"SELECT at FROM cmd WHERE clock=0 AND at IS NOT NULL ORDER BY at LIMIT 1", u.now.Run},
 		{"SELECT at FROM cmd WHERE clock=1 AND at IS NOT NULL ORDER BY at LIMIT 1", u.now.Wall},
-		{"SELECT head FROM line WHERE lane=1 AND head IS NOT NULL AND head>? ORDER BY head LIMIT 1", u.now.Run},
 	} {
 		st := u.w.q(x.sql)
-		if x.sql[7] == 'h' {
-			st.Int(int64(u.now.Run))
-		}
 		ok, err := st.Step()
 		if err != nil {
 			return 0, err
@@ -263,4 +262,15 @@ func (u *upkeep) next() (time.Duration, error) {
 		}
 	}
 	return d, nil
+}
+
+// nextPoll is how long until a line of polls that are not due begins to be; 0 if there is none.
+func (w *writer) nextPoll(now rule.Now) (time.Duration, error) {
+	st := w.q("SELECT head FROM line WHERE lane=1 AND head IS NOT NULL AND head>? ORDER BY head LIMIT 1").Int(int64(now.Run))
+	ok, err := st.Step()
+	if !ok || err != nil {
+		return 0, err
+	}
+	defer st.Reset()
+	return max(time.Millisecond, store.Millis(st.ColInt(0)).Sub(now.Run)), nil
 }

@@ -204,4 +204,16 @@ var claimCases = []kase{
 		reply = f.tryClaim(f.claimFor("w1", store.Repoll, 1))
 		f.check(reply.Next > 0 && reply.Next <= f.v, "leased: next is %v", reply.Next)
 	}},
+	{"next_behind_granted", "Next of a claim that was granted polls says when those behind them are due", func(f *fixture) {
+		f.submit(many("a", 3)...)
+		for i, c := range f.claim("w1", store.Intake, 3) {
+			f.settle(c, store.OutcomeProcessing, delay(time.Duration(i+1)*time.Second))
+		}
+		f.Pass(time.Second)
+		for range 2 {
+			reply := f.tryClaim(f.claimFor("w1", store.Repoll, 10))
+			f.check(len(reply.Grants) == 1 && reply.Next > 0 && reply.Next <= time.Second, "granted %d, next is %v", len(reply.Grants), reply.Next)
+			f.Pass(time.Second)
+		}
+	}},
 }
