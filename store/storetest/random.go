@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -29,6 +30,13 @@ func RunRandom(t *testing.T, h Harness) {
 			t.Fatalf("TWOLANE_RANDOM: %v", err)
 		}
 		budget = d
+	}
+	for name, value := range map[string]string{"rapid.steps": "50", "rapid.nofailfile": "true"} {
+		if f := flag.Lookup(name); f != nil && f.Value.String() == f.DefValue {
+			if err := f.Value.Set(value); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	start, n, failed := time.Now(), 0, false
 	for round := 0; round == 0 || !failed && os.Getenv("TWOLANE_RANDOM") != "" && time.Since(start) < budget; round++ {

@@ -153,8 +153,8 @@ func (d *duo) claim(r store.ClaimRequest, all bool) {
 	if !slices.Equal(a, b) {
 		d.rt.Fatalf("claim %+v got %v, the model gives %v", r, a, b)
 	}
-	for id, c := range got {
-		d.pairs = append(d.pairs, pair{id, r.Worker, c.Lane(), c.Lease, want[id].Lease})
+	for _, id := range a { // in an order that the next run repeats
+		d.pairs = append(d.pairs, pair{id, r.Worker, got[id].Lane(), got[id].Lease, want[id].Lease})
 	}
 }
 
