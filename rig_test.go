@@ -83,7 +83,21 @@ func (r *rig) end() {
 // work starts a worker.
 func (r *rig) work(cfg twolane.WorkerConfig, handlers func(w *twolane.Worker)) *rigWorker {
 	r.Helper()
+	return r.workCfg(cfg, nil, handlers)
+}
+
+// workWith starts a worker with faults from the start.
+func (r *rig) workWith(spoil func(*faultstore.Faults), handlers func(w *twolane.Worker)) *rigWorker {
+	r.Helper()
+	return r.workCfg(twolane.WorkerConfig{}, spoil, handlers)
+}
+
+func (r *rig) workCfg(cfg twolane.WorkerConfig, spoil func(*faultstore.Faults), handlers func(w *twolane.Worker)) *rigWorker {
+	r.Helper()
 	w := &rigWorker{faults: faultstore.New(uint64(len(r.workers) + 1)), metrics: newRecorder(), log: &logBook{}, ended: make(chan struct{})}
+	if spoil != nil {
+		spoil(w.faults)
+	}
 	cfg.Metrics, cfg.Logger = w.metrics, slog.New(w.log)
 	w.client = twolane.NewClient(w.faults.Wrap(r.st), &twolane.Options{Logger: slog.New(slog.DiscardHandler), NoTick: true})
 	var err error

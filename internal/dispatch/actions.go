@@ -16,7 +16,7 @@ var (
 	ErrMaxRun          = errors.New("maximum run time has passed")
 )
 
-// Actions are what the shell is to do, in this order. They and what they hold belong to the core and are valid until the next Step, but
+// Actions are what the shell is to do, in this order; what is in Cancel may be in Start too, and is started first then. They and what they hold belong to the core and are valid until the next Step, but
 // for calls and invocations, which the shell hands back.
 type Actions struct {
 	Cancel   []Cancellation

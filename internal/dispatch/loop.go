@@ -167,6 +167,9 @@ func (l *Loop) feed(now time.Duration, box *inbox) {
 
 func (l *Loop) perform(now time.Duration, act *Actions) {
 	for _, c := range act.Cancel {
+		if c.Inv.cancel == nil { // it is to be started by these very actions
+			l.start(c.Inv)
+		}
 		if c.Item != nil {
 			c.Item.cancel(c.Cause)
 		} else {
@@ -186,7 +189,9 @@ func (l *Loop) perform(now time.Duration, act *Actions) {
 			func(now time.Duration, r store.ClaimReply, err error) { l.core.Claimed(now, call, r, err) })
 	}
 	for _, inv := range act.Start {
-		l.start(inv)
+		if inv.cancel == nil {
+			l.start(inv)
+		}
 	}
 	if call := act.Stats; call != nil {
 		send(l, call.Timeout, func(ctx context.Context) (store.Stats, error) { return l.store.Stats(ctx, call.Req) },
