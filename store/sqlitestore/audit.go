@@ -127,9 +127,6 @@ func (a *audit) command(w *row, k int64) {
 		if c.Lease.Token > ns.token {
 			bad("has lease token %d, but only %d were given", c.Lease.Token, ns.token)
 		}
-		if c.LeaseUntil > ns.clocks.Lease.Add(a.r.cfg.V()) && c.LeaseUntil > c.LeasedAt.Add(a.r.cfg.V()) {
-			bad("is leased until %d, more than a visibility timeout after %d", c.LeaseUntil, ns.clocks.Lease)
-		}
 	}
 	a.columns(w)
 	a.count(w, k)

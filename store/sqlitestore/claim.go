@@ -330,7 +330,7 @@ func (w *writer) lastClaim(worker, nonce string) (bool, []byte, error) {
 
 func (w *writer) noteClaim(req *store.ClaimRequest, now rule.Now, got []byte) error {
 	return w.q("INSERT INTO claimed (worker, nonce, at, got) VALUES (?1,?2,?3,?4) ON CONFLICT DO UPDATE SET nonce=?2, at=?3, got=?4").
-		Text(req.Worker).Text(req.Nonce).Int(int64(now.Wall)).Blob(got).Run()
+		Text(req.Worker).Text(req.Nonce).Int(int64(now.Lease)).Blob(got).Run()
 }
 
 // repeat answers a claim that was made before: those of its leases that are still current.

@@ -54,7 +54,7 @@ func (w *writer) byNumber(n int64) (*row, error) { return w.get(w.q(selectRow + 
 // byID returns the row of a command, or nil.
 func (w *writer) byID(id string) (*row, error) {
 	if n, ok := w.numbers.of(id); ok {
-		if r, err := w.byNumber(n); r != nil || err != nil {
+		if r, err := w.byNumber(n); err != nil || r != nil && r.c.ID == id {
 			return r, err
 		}
 	}
@@ -65,8 +65,8 @@ func (w *writer) byID(id string) (*row, error) {
 	return r, err
 }
 
-// numbers remembers the numbers of commands by id, which saves a search in the index of ids. A number is never given to another command, so an entry
-// is right or names no row at all. It holds the last of many in two halves, the older of which is dropped when the younger is full.
+// numbers remembers the numbers of commands by id, which saves a search in the index of ids. A number is given to another command only if its
+// transaction was rolled back; who uses an entry compares the id. It holds the last of many in two halves, the older of which is dropped when the younger is full.
 type numbers struct {
 	young, old map[string]int64
 	newLines   int   // lines made since the last look for empty ones

@@ -190,7 +190,7 @@ func (u *upkeep) workers() error {
 	if err := w.q("DELETE FROM worker WHERE expires<=?").Int(int64(u.now.Lease)).Run(); err != nil {
 		return err
 	}
-	old := u.now.Wall.Add(-max(time.Hour, 10*w.st.cfg.V()))
+	old := u.now.Lease.Add(-max(time.Hour, 10*w.st.cfg.V()))
 	return w.q("DELETE FROM claimed WHERE at<?").Int(int64(old)).Run()
 }
 

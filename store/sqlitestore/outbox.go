@@ -31,8 +31,10 @@ func (s *Store) Outbox(ctx context.Context, req store.OutboxRequest) ([]store.Ou
 			return err
 		}
 		for _, e := range entries {
-			if err := w.q("UPDATE outbox SET hidden=? WHERE seq=?").Int(int64(now.Wall + req.HideFor)).Int(e.seq).Run(); err != nil {
-				return err
+			if req.HideFor > 0 {
+				if err := w.q("UPDATE outbox SET hidden=? WHERE seq=?").Int(int64(now.Wall + req.HideFor)).Int(e.seq).Run(); err != nil {
+					return err
+				}
 			}
 			r, err := w.complete(e.n)
 			if err != nil {

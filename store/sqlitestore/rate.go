@@ -125,10 +125,12 @@ func (w *writer) token(now rule.Now, k *kindRow, lane store.Lane, class store.Cl
 	}
 	nt, got, wait := t.Take(now.Run, 1)
 	if got == 0 {
+		w.st.setThrottle(t, nt)
 		return store.WhyThrottled, wait, nil
 	}
 	nb, got, wait := b.b.Take(rate, now.Run, 1)
 	if got == 0 {
+		w.st.setBucket(b, nb)
 		return store.WhyRate, wait, nil
 	}
 	w.st.setThrottle(t, nt)

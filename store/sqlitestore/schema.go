@@ -55,7 +55,7 @@ func migrations(files fs.FS) ([]migration, error) {
 const schema = 1
 
 // setUp makes a connection ours.
-const setUp = `PRAGMA cache_size=-65536; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0; PRAGMA foreign_keys=OFF; PRAGMA trusted_schema=OFF; PRAGMA synchronous=FULL`
+const setUp = `PRAGMA cache_size=-65536; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0; PRAGMA foreign_keys=OFF; PRAGMA trusted_schema=OFF`
 
 // open prepares the writer's connection, migrates the file, and begins the namespace.
 func (w *writer) open(ctx context.Context) error {
@@ -66,9 +66,12 @@ func (w *writer) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := w.synchronous(!w.s.opt.Relaxed); err != nil {
+		return err
+	}
 	w.c.CountFrames()
 	w.checkAt = checkpointAt
-	w.full, w.waiting = true, 1 // the caller of Open waits
+	w.waiting = 1 // the caller of Open waits
 	defer func() { w.waiting = 0 }()
 	if err := enterWAL(ctx, w.c, w.s.opt.WALLimit); err != nil {
 		return err

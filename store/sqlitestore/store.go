@@ -144,6 +144,9 @@ func (s *Store) openError(err error) error {
 	return fmt.Errorf("open %s: %w", s.path, err)
 }
 
+// Path is the file that the store lives in.
+func (s *Store) Path() string { return s.path }
+
 // Close implements [store.Store].
 func (s *Store) Close() error {
 	var err error

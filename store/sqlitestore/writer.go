@@ -59,6 +59,7 @@ type writer struct {
 	looked  time.Time
 	seen    abroad
 	full    bool // PRAGMA synchronous as it is set
+	synced  bool // it was set at all
 	numbers numbers
 	steps   int // of maintenance
 	checkAt int // frames of the log at which it is copied next
@@ -342,7 +343,7 @@ func (w *writer) fresh() error {
 
 // synchronous says whether commits flush the log, which cannot be changed within a transaction.
 func (w *writer) synchronous(full bool) error {
-	if full == w.full {
+	if full == w.full && w.synced {
 		return nil
 	}
 	sql := "PRAGMA synchronous=NORMAL"
@@ -352,7 +353,7 @@ func (w *writer) synchronous(full bool) error {
 	if err := w.exec(sql); err != nil {
 		return err
 	}
-	w.full = full
+	w.full, w.synced = full, true
 	return nil
 }
 

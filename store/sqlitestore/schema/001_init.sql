@@ -143,7 +143,7 @@ CREATE INDEX worker_expires ON worker (expires);
 CREATE TABLE claimed (
   worker TEXT PRIMARY KEY,
   nonce  TEXT NOT NULL,
-  at     INTEGER NOT NULL,  -- server time
+  at     INTEGER NOT NULL,  -- lease clock
   got    BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX claimed_at ON claimed (at);
