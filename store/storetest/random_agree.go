@@ -16,19 +16,17 @@ func (d *duo) equal(what string, got, want any) {
 	}
 }
 
-func (d *duo) get(s store.Store, id string) *store.Command {
-	cs, err := s.Get(d.ctx, []string{id}, store.GetOptions{})
+// getAll reads every command there may be, in the order of randomAll.
+func (d *duo) getAll(s store.Store) []*store.Command {
+	cs, err := s.Get(d.ctx, randomAll, store.GetOptions{})
 	d.ok(err)
-	return cs[0]
+	return cs
 }
 
 // agree compares every command, field by field, minus what stores may count for themselves.
 func (d *duo) agree(rt *rapid.T) {
 	d.rt = rt
-	got, err := d.s.Get(d.ctx, randomAll, store.GetOptions{})
-	d.ok(err)
-	want, err := d.m.Get(d.ctx, randomAll, store.GetOptions{})
-	d.ok(err)
+	got, want := d.getAll(d.s), d.getAll(d.m)
 	for i, id := range randomAll {
 		a, b := got[i], want[i]
 		if a != nil && b != nil {

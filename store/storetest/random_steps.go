@@ -72,8 +72,9 @@ func (d *duo) ready() bool {
 // runSuspects lets commands that wait after a loss run now, after a look at how long they would have waited: the length of the pause depends on
 // the number of the lost lease, which stores may count differently.
 func (d *duo) runSuspects() {
-	for _, id := range randomAll {
-		a, b := d.get(d.s, id), d.get(d.m, id)
+	as, bs := d.getAll(d.s), d.getAll(d.m)
+	for i, id := range randomAll {
+		a, b := as[i], bs[i]
 		if b == nil || b.Losses < 2 || b.Status.Terminal() || b.Place == store.Leased || a == nil || a.Losses != b.Losses {
 			continue
 		}
@@ -151,7 +152,14 @@ func (d *duo) claim(r store.ClaimRequest, all bool) {
 	slices.Sort(a)
 	slices.Sort(b)
 	if !slices.Equal(a, b) {
-		d.rt.Fatalf("claim %+v got %v, the model gives %v", r, a, b)
+		var why []string
+		for _, c := range d.getAll(d.m) {
+			if c != nil && !c.Status.Terminal() && slices.Contains(a, c.ID) != slices.Contains(b, c.ID) {
+				why = append(why, fmt.Sprintf("%s of queue %s type %s", show(c), c.Queue, c.Type))
+			}
+		}
+		cfg, _ := d.m.Config(d.ctx) // for the message only
+		d.rt.Fatalf("claim %+v at %d got %v, the model gives %v\nin the model: %q\nconfiguration: %+v", r, d.now, a, b, why, cfg)
 	}
 	for _, id := range a { // in an order that the next run repeats
 		d.pairs = append(d.pairs, pair{id, r.Worker, got[id].Lane(), got[id].Lease, want[id].Lease})
@@ -230,8 +238,8 @@ func (d *duo) repeatClaim(rt *rapid.T) {
 	got := ids(items(reply.Grants))
 	slices.Sort(got)
 	var want []string
-	for _, id := range randomAll {
-		if c := d.get(d.s, id); c != nil && c.Place == store.Leased && c.Lease.Nonce == r.Nonce && c.Owner == r.Worker {
+	for i, c := range d.getAll(d.s) {
+		if id := randomAll[i]; c != nil && c.Place == store.Leased && c.Lease.Nonce == r.Nonce && c.Owner == r.Worker {
 			want = append(want, id)
 		}
 	}
