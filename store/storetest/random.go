@@ -76,7 +76,8 @@ type duo struct {
 	unique store.Millis // drawn times are made distinct with it
 	nonces int
 	order  store.Order
-	pairs  []pair // every lease that was ever granted
+	rate   store.Rate // of the intake lanes; it stays, since a store may begin anew with what is left of a bucket when a rate changes
+	pairs  []pair     // every lease that was ever granted
 	last   map[string]store.ClaimRequest
 	// dirty says that time has moved since the last maintenance of both.
 	dirty bool
@@ -120,7 +121,9 @@ func newDuo(t *testing.T, rt *rapid.T, h Harness) *duo {
 	}
 	d.lease = a.LeaseAt - b.LeaseAt
 	d.order = rapid.SampledFrom([]store.Order{store.ByPriority, store.ByDeadline}).Draw(rt, "order")
-	d.setConfig(store.Config{Queues: map[string]store.QueueConfig{"qa": {Order: d.order}, "qb": {Order: d.order}}})
+	d.rate = rapid.SampledFrom([]store.Rate{{}, {}, {Limit: 0.1, Burst: 1}, {Limit: 1, Burst: 3}, {Limit: 7}}).Draw(rt, "rate")
+	q := store.QueueConfig{Order: d.order, Rates: [2]store.Rate{d.rate}}
+	d.setConfig(store.Config{Queues: map[string]store.QueueConfig{"qa": q, "qb": q}})
 	return d
 }
 

@@ -142,15 +142,12 @@ func (d *duo) configure(rt *rapid.T) {
 	c := store.Config{Visibility: one(rt, "visibility", 0, 0, 4*time.Second), Queues: map[string]store.QueueConfig{}}
 	for _, name := range randomQueues {
 		q := store.QueueConfig{
-			Order: d.order, Pause: one(rt, "pause", store.PauseNone, store.PauseNone, store.PauseNone, store.PauseIntake, store.PauseAll),
+			Order: d.order, Rates: [2]store.Rate{d.rate}, Pause: one(rt, "pause", store.PauseNone, store.PauseNone, store.PauseNone, store.PauseIntake, store.PauseAll),
 			MaxReady: one(rt, "max ready", 0, 0, 4), Retention: one(rt, "retention", 0, 0, -1, time.Minute),
 			MaxLosses: one(rt, "max losses", 0, 2, 3), CancelFor: one(rt, "cancel for", 0, 3*time.Second),
 		}
 		if q.Pause != store.PauseNone && one(rt, "until", false, true) {
 			q.PauseUntil = d.now.Add(10 * time.Second)
-		}
-		if one(rt, "rate", false, false, true) {
-			q.Rates[store.Intake] = store.Rate{Limit: one(rt, "limit", 0.1, 1.0, 3, 7), Burst: one(rt, "burst", 0, 1, 3)}
 		}
 		c.Queues[name] = q
 	}
