@@ -36,11 +36,17 @@ func (s *Store) Act(ctx context.Context, req store.ActRequest) (store.ActReply, 
 	if limit == 0 {
 		limit = 100
 	}
-	cs, v, cursor, err := s.listStep(ctx, &store.ListRequest{Filter: *req.Filter}, req.Cursor, limit)
+	phase, cursor := actPhase(&req)
+	cs, v, cursor, err := s.listStep(ctx, &store.ListRequest{Filter: *req.Filter}, cursor, limit)
 	if err != nil {
 		return rep, err
 	}
-	rep.Cursor = cursor
+	if rep.Cursor = cursor; phase != "" && (cursor != "" || phase == "=") {
+		rep.Cursor = phase + cursor
+		if cursor == "" {
+			rep.Cursor = "!"
+		}
+	}
 	var ids []string
 	for _, c := range cs {
 		if c != nil && c.Seq <= rep.UpTo && matches(v.now, c, req.Filter) {
@@ -48,9 +54,21 @@ func (s *Store) Act(ctx context.Context, req store.ActRequest) (store.ActReply, 
 		}
 	}
 	if len(ids) > 0 {
-		_, rep.Done, err = s.actOn(ctx, &req, ids, filterArg(req.Filter, rep.UpTo))
+		_, rep.Done, err = s.actOn(ctx, &req, ids, filterArg(req.Filter, rep.UpTo, phase))
 	}
 	return rep, err
+}
+
+// actPhase splits a cursor. A new priority moves a command within its line, and it must not be met twice: a first walk counts those that have the
+// priority already (=), a second one changes the others (!).
+func actPhase(req *store.ActRequest) (phase, cursor string) {
+	if req.Kind != store.ActReprioritise || req.Filter.Status.Terminal() {
+		return "", req.Cursor
+	}
+	if req.Cursor == "" {
+		return "=", ""
+	}
+	return req.Cursor[:1], req.Cursor[1:]
 }
 
 // arrivals is how many commands have arrived so far; at least 1.
@@ -90,7 +108,7 @@ func validAct(req *store.ActRequest) error {
 }
 
 // filterArg says what a command must still match, see script/act.lua.
-func filterArg(f *store.Filter, upTo uint64) string {
+func filterArg(f *store.Filter, upTo uint64, phase string) string {
 	w := func(s string) string {
 		if s == "" {
 			return "-"
@@ -109,7 +127,7 @@ func filterArg(f *store.Filter, upTo uint64) string {
 		reason = itoa(int64(code))
 	}
 	return strings.Join([]string{
-		f.Queue, itoa(int64(f.Status)), reason, w(f.Type), w(f.Group), t(f.Before), t(f.After), strconv.FormatUint(upTo, 10),
+		f.Queue, itoa(int64(f.Status)), reason, w(f.Type), w(f.Group), t(f.Before), t(f.After), strconv.FormatUint(upTo, 10), w(phase),
 	}, " ")
 }
 

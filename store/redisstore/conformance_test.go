@@ -59,3 +59,7 @@ func TestConformanceCluster(t *testing.T) {
 	}
 	storetest.Run(t, harness(redistest.SharedCluster(t).URL()))
 }
+
+func TestRandom(t *testing.T) {
+	storetest.RunRandom(t, harness(redistest.Shared(t).URL()))
+}

@@ -34,7 +34,7 @@ func (s *Store) Get(ctx context.Context, ids []string, opt store.GetOptions) ([]
 		if err != nil || len(p) != 2 {
 			return nil, badReply("get", err)
 		}
-		now, version, err := readNow(p[0])
+		now, err := readMoment(p[0])
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func (s *Store) Get(ctx context.Context, ids []string, opt store.GetOptions) ([]
 		if err != nil {
 			return nil, err
 		}
-		v := view{store: s, now: now, version: version}
+		v := view{store: s, now: now}
 		for i, c := range cs {
 			if cs[i], err = v.see(ctx, c); err != nil {
 				return nil, err
@@ -127,21 +127,16 @@ func ownBlobs(rec string, noBlobs bool) int {
 
 // view shows commands as a reader sees them at one moment: what time has ended reads as ended, what should be purged is not there.
 type view struct {
-	store   *Store
-	now     rule.Now
-	version uint64
-	cfg     *store.Config
-}
-
-func purgeable(now rule.Now, c *store.Command) bool {
-	return c.Status.Terminal() && c.PurgeAt != 0 && now.Wall >= c.PurgeAt
+	store *Store
+	now   moment
+	cfg   *store.Config
 }
 
 func (v *view) see(ctx context.Context, c *store.Command) (*store.Command, error) {
-	if c == nil || purgeable(v.now, c) {
+	if c == nil || v.now.purgeable(c) {
 		return nil, nil
 	}
-	if !rule.Ended(v.now, c) {
+	if !rule.Ended(v.now.Now, c) {
 		return c, nil
 	}
 	if v.cfg == nil {
@@ -151,5 +146,5 @@ func (v *view) see(ctx context.Context, c *store.Command) (*store.Command, error
 		}
 		v.cfg = &cfg
 	}
-	return rule.AsRead(v.now, c, v.cfg.Queue(c.Queue)), nil
+	return rule.AsRead(v.now.Now, c, v.cfg.Queue(c.Queue)), nil
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/twolane/twolane/store"
-	"github.com/twolane/twolane/store/rule"
 )
 
 // List implements [store.Store].
@@ -74,7 +73,7 @@ func (s *Store) listStep(ctx context.Context, req *store.ListRequest, cursor str
 	if err != nil || len(p) != 4 {
 		return nil, nil, "", badReply("list", err)
 	}
-	now, version, err := readNow(p[0])
+	now, err := readMoment(p[0])
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -87,7 +86,7 @@ func (s *Store) listStep(ctx context.Context, req *store.ListRequest, cursor str
 		return nil, nil, "", badReply("list", err)
 	}
 	cs, err := s.readCommands(p[3], ids, true)
-	return cs, &view{store: s, now: now, version: version}, next, err
+	return cs, &view{store: s, now: now}, next, err
 }
 
 // finishedCodes are the lists of finished commands that a filter looks at, parted by commas; false if there is none.
@@ -110,8 +109,8 @@ func finishedCodes(f *store.Filter) (string, bool) {
 	return "", true
 }
 
-func matches(now rule.Now, c *store.Command, f *store.Filter) bool {
-	if c.Tombstone || purgeable(now, c) || c.Queue != f.Queue || c.Status != f.Status ||
+func matches(now moment, c *store.Command, f *store.Filter) bool {
+	if c.Tombstone || now.purgeable(c) || c.Queue != f.Queue || c.Status != f.Status ||
 		f.Reason != "" && c.Reason != f.Reason || f.Type != "" && c.Type != f.Type || f.Group != "" && c.Group != f.Group {
 		return false
 	}

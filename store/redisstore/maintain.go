@@ -38,11 +38,19 @@ func readMaintain(m rueidis.RedisMessage) (store.MaintainReply, store.Millis, er
 	}, store.Millis(n[11]), nil
 }
 
-// readNow reads the clocks and the version of the configuration that a script used.
-func readNow(m rueidis.RedisMessage) (rule.Now, uint64, error) {
+// moment is when a script ran.
+type moment struct{ rule.Now }
+
+// readMoment reads the clocks that a script used.
+func readMoment(m rueidis.RedisMessage) (moment, error) {
 	n, err := m.AsIntSlice()
 	if err != nil || len(n) != 4 {
-		return rule.Now{}, 0, badReply("clock", err)
+		return moment{}, badReply("clock", err)
 	}
-	return rule.Now{Wall: store.Millis(n[0]), Run: store.Millis(n[1]), Lease: store.Millis(n[2])}, uint64(n[3]), nil
+	return moment{rule.Now{Wall: store.Millis(n[0]), Run: store.Millis(n[1]), Lease: store.Millis(n[2])}}, nil
+}
+
+// purgeable reports whether a record is past its retention: to every caller it is gone.
+func (m moment) purgeable(c *store.Command) bool {
+	return c.Status.Terminal() && c.PurgeAt != 0 && m.Wall >= c.PurgeAt
 }

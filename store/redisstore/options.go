@@ -44,7 +44,8 @@ type Options struct {
 
 // ParseURL reads options from a URL: redis:// or, with TLS, rediss://; user and password; one or more hosts parted by commas; the database as
 // path. The query may have namespace, master (sentinel), cluster=1, password_file, sentinel_user, sentinel_password, tls_ca, tls_cert,
-// tls_key, tls_server_name (files are PEM), allow_eviction=1, timeout. An unknown name is an error. No error shows a secret.
+// tls_key, tls_server_name (files are PEM), allow_eviction=1, timeout; and, as other clients write them, addr for further hosts and master_set.
+// Several hosts without a master are a cluster. An unknown name is an error. No error shows a secret.
 func ParseURL(raw string) (Options, error) {
 	var o Options
 	bad := func(format string, a ...any) error {
@@ -83,8 +84,10 @@ func ParseURL(raw string) (Options, error) {
 		switch k {
 		case "namespace":
 			o.Namespace = v
-		case "master":
+		case "master", "master_set":
 			o.Master = v
+		case "addr":
+			o.Addrs = append(o.Addrs, vs...)
 		case "password_file":
 			o.PasswordFile = v
 		case "sentinel_user":
@@ -120,6 +123,7 @@ func ParseURL(raw string) (Options, error) {
 	if err := o.loadTLS(ca, cert, key, name); err != nil {
 		return o, bad("%w", err)
 	}
+	o.Cluster = o.Cluster || len(o.Addrs) > 1 && o.Master == ""
 	_, err = o.check()
 	return o, err
 }

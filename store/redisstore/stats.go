@@ -66,7 +66,7 @@ func (s *Store) overview(ctx context.Context, req *store.StatsRequest, st *store
 	if err != nil || len(p) != 6 {
 		return nil, nil, badReply("overview", err)
 	}
-	now, _, err := readNow(p[0])
+	now, err := readMoment(p[0])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,7 +127,7 @@ func (s *Store) queueStats(ctx context.Context, queues []string, cfg *store.Conf
 	if err != nil || len(p) != len(queues)+5 {
 		return badReply("stats", err)
 	}
-	now, _, err := readNow(p[0])
+	now, err := readMoment(p[0])
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (s *Store) queueStats(ctx context.Context, queues []string, cfg *store.Conf
 	}
 	for i, name := range queues {
 		qs := store.QueueStats{Queue: name, Pause: cfg.Queue(name).Paused(now.Wall), Reasons: map[store.Reason]int{}}
-		t := &tally{now: now, stats: &qs, types: map[typeLane]*store.TypeStats{}}
+		t := &tally{now: now.Now, stats: &qs, types: map[typeLane]*store.TypeStats{}}
 		if err := t.counts(s, p[1+i]); err != nil {
 			return err
 		}

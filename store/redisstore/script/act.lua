@@ -2,7 +2,7 @@
 -- act.lua: operator work on ids.
 -- KEYS  the guard pair
 -- ARGV  kind (1 retry, 2 delete, 3 move, 4 reprioritise, 5 run now), as, deadline, queue, priority, force (0, 1), by, filter ('' or queue,
---       status, reason, type, group, before, after, up to; by blanks, empty as -), ids
+--       status, reason, type, group, before, after, up to, = or ! the priority; by blanks, empty as -), ids
 -- reply {one byte for each id: d done, n not found, s not possible, u unique key is held, - does not match}, then for each s why and its
 --       status, for each u the key, the holder and its status
 -- include: base lib
@@ -20,7 +20,8 @@ local function matches(c)
   local at = c.st > 2 and c.ended or c.cr
   local function is(i, v) return F[i] == '-' or F[i] == v end
   return not c.tomb and is(1, c.d.q) and is(2, fmt('%d', c.st)) and is(3, fmt('%d', c.reason)) and is(4, c.d.ty) and is(5, c.d.g) and
-    (F[6] == '-' or at < tonumber(F[6])) and (F[7] == '-' or at >= tonumber(F[7])) and (F[8] == '-' or c.seq <= tonumber(F[8]))
+    (F[6] == '-' or at < tonumber(F[6])) and (F[7] == '-' or at >= tonumber(F[7])) and (F[8] == '-' or c.seq <= tonumber(F[8])) and
+    (F[9] == '-' or (F[9] == '=') == (c.pr == a.prio))
 end
 
 local function nextseq() return call('HINCRBY', KEYS[1], 'seq', 1) end

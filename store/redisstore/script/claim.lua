@@ -237,7 +237,7 @@ local function want(q, lane, wmax, turn, suspect, types)
     if suspect and not suspected then C[2] = open(2) end
   end
   local out, bytype = {}, {}
-  local xrem, xladd = {}, {}
+  local xrem, xladd, asked = {}, {}, {}
   while granted < n do
     local L, cl
     if C[3] then L, cl = front(C[3]), 3 end
@@ -306,6 +306,7 @@ local function want(q, lane, wmax, turn, suspect, types)
         gids[g], grecs[g] = id, s
         if band(f0, 12) ~= 0 then
           xrem[#xrem + 1] = id
+          if cl == 3 then asked[#asked + 1] = id end
           if band(f0, 4) ~= 0 then
             local _, dl = times(s, f0)
             if dl ~= 0 then xladd[#xladd + 1], xladd[#xladd + 2] = dl, id end
@@ -347,6 +348,7 @@ local function want(q, lane, wmax, turn, suspect, types)
     call('ZADD', P .. 'L', unpack(zl))
     call('HSET', P .. 'T', unpack(th))
     if #xrem > 0 then call('ZREM', P .. 'x', unpack(xrem)) end
+    if #asked > 0 then call('SADD', P .. 'cx', unpack(asked)) end
     if #xladd > 0 then call('ZADD', P .. 'xl', unpack(xladd)) end
     local total = 0
     for t, k in pairs(bytype) do

@@ -48,11 +48,12 @@ local function submit(a, capped, atomic)
       end
       if rec then code[i] = (sub(rec, 37, 44) == sub(r, 22, 29) and 'K' or 'X') .. fmt('%d', st) end
     end
+    local u = ''
     if not code[i] and band(byte(r, 2), 2) ~= 0 then -- a unique key, or a topic
       local p = 30
       if band(byte(r, 1), 4) ~= 0 then p = p + 18 end
       if band(byte(r, 2), 1) ~= 0 then p = p + 20 end
-      local u = sunpack('<Bc0', r, p)
+      u = sunpack('<Bc0', r, p)
       if u ~= '' then
         local h, st = uniq[u], 1
         if not h then
@@ -62,8 +63,6 @@ local function submit(a, capped, atomic)
         if h then
           code[i] = 'U' .. fmt('%d', st)
           say[#say + 1] = h
-        else
-          uniq[u] = id
         end
       end
     end
@@ -80,6 +79,7 @@ local function submit(a, capped, atomic)
       refused = refused or k ~= 75
     else
       code[i], here[id] = 'C1', r
+      if u ~= '' then uniq[u] = id end
       fresh[#fresh + 1] = i
     end
   end
@@ -140,9 +140,7 @@ local function submit(a, capped, atomic)
   for i = 1, #set, 4000 do call('MSET', unpack(set, i, min(i + 3999, #set))) end
   if #sn > 0 then call('ZADD', P .. 'sn', unpack(sn)) end
   if #x > 0 then call('ZADD', P .. 'x', unpack(x)) end
-  for u, id in pairs(uniq) do
-    if here[id] then us[#us + 1], us[#us + 2] = u, id end
-  end
+  for u, id in pairs(uniq) do us[#us + 1], us[#us + 2] = u, id end
   if #us > 0 then call('HSET', P .. 'u', unpack(us)) end
   local cnt, grp = {}, {}
   for i = 1, nl do

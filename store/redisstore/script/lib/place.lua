@@ -147,8 +147,13 @@ local function stripatend(c) return c.ret < 0 or c.ret == 0 and qcfg(c.d.q).keep
 local function entomb(c)
   c.tomb, c.p, c.px, c.s, c.sx, c.r, c.rx, c.m, c.e, c.ex, c.ev, c.en = c.d.raw, nil, nil, nil, nil, nil, nil, nil, nil, nil, '', 0
   c.purge = c.ended + 600000
-  local n = #wpx
-  wpx[n + 1], wpx[n + 2], wpx[n + 3] = P .. 'c|' .. c.id, encode(c), fmt('%.0f', max(1, c.purge - wall))
+  if fake then
+    save(c)
+    zadd('z', c.purge, c.id)
+  else
+    local n = #wpx
+    wpx[n + 1], wpx[n + 2], wpx[n + 3] = P .. 'c|' .. c.id, encode(c), fmt('%.0f', max(1, c.purge - wall))
+  end
   incr(P .. 'lr', c.ln, -1)
 end
 
@@ -195,7 +200,9 @@ end
 
 -- forget removes a finished record, tombstones too.
 local function forget(c)
-  if not c.tomb then
+  if c.tomb then
+    if fake then zrem('z', c.id) end
+  else
     unfinish(c)
     incr(P .. 'lr', c.ln, -1)
   end
