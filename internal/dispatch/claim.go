@@ -238,6 +238,9 @@ func (c *Core) granted(now time.Duration, call *ClaimCall, reply *store.ClaimRep
 	case young:
 		c.giveBack(now, call.sent, g, busyHere, "another suspect runs here")
 		return
+	case c.held[g.Lane&1] >= c.cfg.Permits[g.Lane&1]: // a repeated claim: its batch has come apart, since one of it was cancelled meanwhile
+		c.giveBack(now, call.sent, g, 0, "no permit is free for it")
+		return
 	case now-call.sent > c.v/2:
 		c.giveBack(now, call.sent, g, 0, "the claim took too long")
 		return

@@ -130,6 +130,26 @@ func TestClaimOfWhatStillRunsHere(t *testing.T) {
 	}
 }
 
+// A batch that was claimed as one may come back in pieces when the claim is repeated: what has no permit goes back.
+func TestClaimThatComesApart(t *testing.T) {
+	d := newDriver(t, func(c *Config) { c.Permits = [2]int{1, 2}; c.Types[0].Batch = [2]int{1, 3} })
+	d.claimed(nil, errStore)
+	d.now += time.Second
+	d.step()
+	gs := d.cmds("a", "b", "c")
+	for i := range gs {
+		gs[i].Lane, gs[i].Items[0].Status = store.Repoll, store.Processing
+	}
+	gs[1].Class = store.ClassCancel
+	d.claimed(gs, nil)
+	if len(d.live) != 2 || d.c.held[store.Repoll] != 2 {
+		t.Errorf("%d started, %v held, want 2", len(d.live), d.c.held)
+	}
+	if back := d.settled(store.SettleDone, nil); len(back) != 1 || back[0].ID != "c" || back[0].Kind != store.OutcomeGiveBack || !back[0].Unstarted || back[0].Delay != 0 {
+		t.Errorf("%+v, want c given back", back)
+	}
+}
+
 func TestOneSuspectAtATime(t *testing.T) {
 	d := newDriver(t, nil)
 	flags := func() (n int) {
