@@ -70,7 +70,11 @@ func (r auditReport) print(std streams, asJSON bool) error {
 		}
 	}
 	verdict := "ok"
-	if n := len(r.Violations); n > 0 {
+	switch n := len(r.Violations); n {
+	case 0:
+	case 1:
+		verdict = "1 violation"
+	default:
 		verdict = fmt.Sprintf("%d violations", n)
 	}
 	_, err := fmt.Fprintf(std.out, "%s: %d commands, %d leases in %s\n", verdict, r.Commands, r.Leased, r.Store)

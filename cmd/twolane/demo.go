@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -159,9 +158,6 @@ func newDemoWorker(std streams) *cobra.Command {
 func selfProcess(verb string) (func() *exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
-	}
-	if self, err = filepath.EvalSymlinks(self); err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	return func() *exec.Cmd { return exec.Command(self, verb) }, nil

@@ -54,7 +54,7 @@ func Run(ctx context.Context, t *Target, opt Options) error {
 	if opt.Lines == 0 {
 		opt.Lines = 10_000
 	}
-	b := &bench{target: t, opt: opt, log: slog.New(slog.NewTextHandler(opt.Messages, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	b := newBench(t, opt)
 	rows := map[string]func(context.Context) error{
 		SubmitBatch: b.submitBatch, SubmitSingle: b.submitSingle, Process: b.process, Latency: b.latency, Repoll: b.repoll,
 		Parked: b.parked, Idle: b.idle, Recovery: b.recovery,
@@ -75,6 +75,10 @@ type bench struct {
 	target *Target
 	opt    Options
 	log    *slog.Logger
+}
+
+func newBench(t *Target, opt Options) *bench {
+	return &bench{target: t, opt: opt, log: slog.New(slog.NewTextHandler(opt.Messages, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 }
 
 // n is how many to measure on the target's kind of store.

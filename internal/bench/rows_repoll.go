@@ -10,10 +10,9 @@ import (
 	"github.com/twolane/twolane/store"
 )
 
-// The repoll row: how often each of its commands is polled, and how often it was when the measuring begins and ends.
+// The repoll row polls each command once without measuring, and then five times.
 const (
 	repollEvery = 5 * time.Second
-	repollWarm  = 1
 	repollTimes = 5
 )
 
@@ -23,9 +22,11 @@ type poll struct {
 	late []float64 // milliseconds
 }
 
-// repoll keeps n commands live, each polled on its own every five seconds. A poll is late by how long after the due time its handler
+// repoll keeps n commands live, each polled on its own every interval. A poll is late by how long after the due time its handler
 // starts; the due time counts from when the handler before it returned, so what the settle took is in it.
-func (b *bench) repoll(ctx context.Context) error {
+func (b *bench) repoll(ctx context.Context) error { return b.repollEvery(ctx, repollEvery) }
+
+func (b *bench) repollEvery(ctx context.Context, every time.Duration) error {
 	n := b.n(map[string]int{kindRedis: 10_000, kindSQLite: 10_000, kindMemory: 500})
 	return b.on(ctx, func(s *site) (err error) {
 		polls := make([]poll, n)
@@ -38,9 +39,9 @@ func (b *bench) repoll(ctx context.Context) error {
 		}, func(w *twolane.Worker) {
 			twolane.Handle(w, "poll", twolane.Handler[int, []byte]{
 				Execute: func(_ context.Context, job *twolane.Job[int, []byte]) (twolane.Outcome, error) {
-					polls[job.Params].due = time.Now().Add(repollEvery)
+					polls[job.Params].due = time.Now().Add(every)
 					parked.one()
-					return twolane.Processing(payload, repollEvery), nil
+					return twolane.Processing(payload, every), nil
 				},
 				Check: func(_ context.Context, job *twolane.Job[int, []byte]) (twolane.Outcome, error) {
 					p, now := &polls[job.Params], time.Now()
@@ -48,8 +49,8 @@ func (b *bench) repoll(ctx context.Context) error {
 						p.late = append(p.late, float64(now.Sub(p.due))/float64(time.Millisecond))
 						made.Add(1)
 					}
-					p.due = now.Add(repollEvery)
-					return twolane.Processing(payload, repollEvery), nil
+					p.due = now.Add(every)
+					return twolane.Processing(payload, every), nil
 				},
 			})
 		})
@@ -59,7 +60,7 @@ func (b *bench) repoll(ctx context.Context) error {
 		defer func() { err = errors.Join(err, stop()) }()
 		// Their due times spread over the interval, as those of commands that came over time.
 		if err := s.fill(ctx, n, func(i int, sub *twolane.Submission) {
-			sub.Type, sub.Params, sub.Delay = "poll", i, time.Duration(i)*repollEvery/time.Duration(n)
+			sub.Type, sub.Params, sub.Delay = "poll", i, time.Duration(i)*every/time.Duration(n)
 		}); err != nil {
 			return err
 		}
@@ -68,13 +69,13 @@ func (b *bench) repoll(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if err := pause(ctx, repollWarm*repollEvery); err != nil {
+		if err := pause(ctx, every); err != nil {
 			return err
 		}
 		u, err := b.measure(ctx, func() error {
 			measuring.Store(true)
 			defer measuring.Store(false)
-			return pause(ctx, repollTimes*repollEvery)
+			return pause(ctx, repollTimes*every)
 		})
 		if err != nil {
 			return err
@@ -89,7 +90,7 @@ func (b *bench) repoll(ctx context.Context) error {
 		}
 		r := b.row(Repoll, "", total, u)
 		// What a fixed delay allows: each poll adds its own lateness to the interval.
-		r.Expected = int(float64(n) * float64(u.took) / float64(repollEvery))
+		r.Expected = int(float64(n) * float64(u.took) / float64(every))
 		r.quantiles(late)
 		return b.opt.Show(r)
 	})
