@@ -147,6 +147,52 @@ var concurrencyCases = []kase{
 		}
 		f.check(g.get("a-0000").Place == store.Leased, "the other handle reads something else")
 	}},
+	{"audit_live", "an audit of a store at work finds nothing, since there is nothing", func(f *fixture) {
+		done := make(chan struct{})
+		var audits sync.WaitGroup
+		audits.Go(func() {
+			for {
+				r, err := f.s.Audit(f.ctx())
+				if err != nil || len(r.Violations) > 0 {
+					f.Errorf("audit: %v %q", err, r.Violations)
+					return
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+		f.parallel(4, func(w int) int {
+			for n := range 25 {
+				items := many(fmt.Sprintf("a-%d-%d", w, n), 5, func(s *store.Submission) { s.UniqueKey = "u-" + s.ID; s.Group = fmt.Sprint("g", n%3) })
+				if _, err := f.s.Submit(f.ctx(), store.SubmitRequest{Items: items}); err != nil {
+					f.Error(err)
+					return 0
+				}
+				r := f.claimFor(fmt.Sprint("w", w), store.Intake, 5)
+				r.Nonce = fmt.Sprintf("w%02dn%06d", w, n)
+				reply, err := f.s.Claim(f.ctx(), r)
+				if err != nil {
+					f.Error(err)
+					return 0
+				}
+				req := store.SettleRequest{Worker: r.Worker}
+				for i, g := range reply.Grants {
+					c := g.Items[0]
+					req.Items = append(req.Items, store.Settlement{ID: c.ID, Lease: c.Lease, Kind: outcomes[(n+i)%len(outcomes)], Delay: 100 * time.Millisecond})
+				}
+				if _, err := f.s.Settle(f.ctx(), req); err != nil {
+					f.Error(err)
+					return 0
+				}
+			}
+			return 0
+		})
+		close(done)
+		audits.Wait()
+	}},
 	{"context", "a call whose context has ended does nothing and says so, and leaves the store usable", func(f *fixture) {
 		ctx, cancel := context.WithCancel(f.ctx())
 		cancel()

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -32,5 +33,24 @@ var durabilityCases = []kase{
 		f.settle(leased, store.OutcomeDone)
 		n := f.claim1("w2", store.Intake, "line")
 		f.check(n.Lease.Token > leased.Lease.Token, "token %d after %d", n.Lease.Token, leased.Lease.Token)
+	}},
+	{"F102_counters", "the losses of a command survive a restart of its store", func(f *fixture) {
+		f.submit(sub("a"))
+		for i := 1; i <= 5; i++ {
+			f.lose(fmt.Sprint("w", i), store.Intake, "a")
+			f.reopen()
+			f.check(f.get("a").Losses == i, "after %d losses and a restart: %s", i, show(f.get("a")))
+		}
+		f.failed("a", store.ReasonWorkerLost)
+	}},
+	{"clock_given_back", "a store whose clock is given back to real time goes on from there", func(f *fixture) {
+		f.submit(sub("a"))
+		f.ok(f.s.(store.Clocker).SetClock(f.ctx(), 0))
+		r, err := f.s.Maintain(f.ctx())
+		f.ok(err)
+		d := time.Since(r.Now.Time())
+		f.check(d > -time.Minute && d < time.Minute, "the store's time is %v off", d)
+		f.claim1("w1", store.Intake, "a")
+		f.setClock(f.now)
 	}},
 }

@@ -69,7 +69,7 @@ var namesCases = []kase{
 		}
 		f.check(len(f.get("fits0").Params) == store.MaxParams, "the largest params did not come back")
 	}},
-	{"values", "values that mean nothing are refused: negative or far times, a cost out of bounds, unsorted or double keys, double ids in a call", func(f *fixture) {
+	{"values", "values that mean nothing are refused: negative or far times, a cost out of bounds, unsorted or double keys", func(f *fixture) {
 		for name, change := range map[string]func(*store.Submission){
 			"negative cost": func(s *store.Submission) { s.Cost = -1 }, "cost 65": func(s *store.Submission) { s.Cost = 65 },
 			"negative delay": func(s *store.Submission) { s.Delay = -1 }, "deadline of 2300": func(s *store.Submission) { s.Deadline = 10_413_792_000_000 },

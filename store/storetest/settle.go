@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"errors"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -207,5 +209,64 @@ var settleCases = []kase{
 			f.check(e.Kind == store.EventError && e.Text[0] == byte('a'+4+i) && len(e.Text) == store.MaxEventText && e.Worker == "w1" && e.At != 0, "event %d: %+v", i, e)
 		}
 		f.check(len(g.Error) == 301, "the error itself was cut to %d bytes", len(g.Error))
+		f.Pass(time.Second)
+		text := "a" + strings.Repeat("\u00e9", 150) // the 200th byte is the first half of a letter
+		f.settle(f.claim1("w1", store.Repoll, "a"), store.OutcomeRetry, errText(text))
+		cut := f.get("a").Events[store.MaxEvents-1].Text
+		f.check(len(cut) == store.MaxEventText-1 && strings.HasPrefix(text, cut) && utf8.ValidString(cut), "cut inside a letter: %q", cut)
+	}},
+	{"same_twice", "one lease twice in a call is settled once: the second item answers already", func(f *fixture) {
+		c := f.start("a")
+		st := store.Settlement{ID: "a", Lease: c.Lease, Kind: store.OutcomeRetry, Delay: time.Second}
+		rs, err := f.s.Settle(f.ctx(), store.SettleRequest{Worker: "w1", Items: []store.Settlement{st, st}})
+		f.ok(err)
+		f.check(rs[0].State == store.SettleDone && rs[1].State == store.SettleAlready && f.get("a").Failures == 1, "%+v, %s", rs, show(f.get("a")))
+	}},
+	{"F007_every_exit", "every way out of a lease ends it once and for all, also for two that try at the same time", func(f *fixture) {
+		exits := map[string]func(f *fixture, c *store.Command){
+			"force":  func(f *fixture, c *store.Command) { f.tryCancel(store.CancelRequest{IDs: []string{c.ID}, Force: true}) },
+			"delete": func(f *fixture, c *store.Command) { f.ok(f.act(store.ActDelete, c.ID, force)) },
+			"loss":   func(f *fixture, c *store.Command) { f.Pass(f.v) },
+			"cancel": func(f *fixture, c *store.Command) {
+				f.cancel(c.ID)
+				f.settle(c, store.OutcomeRetry)
+			},
+			"undecodable": func(f *fixture, c *store.Command) {
+				f.settle(c, store.OutcomeFail, func(s *store.Settlement) { s.Reason = store.ReasonUndecodable })
+			},
+			"dropped": func(f *fixture, c *store.Command) {
+				f.settle(c, store.OutcomeFail, func(s *store.Settlement) { s.Reason = store.ReasonDropped })
+			},
+		}
+		for _, kind := range outcomes {
+			exits[kind.String()] = func(f *fixture, c *store.Command) {
+				won := f.parallel(2, func(int) int {
+					rs, err := f.s.Settle(f.ctx(), store.SettleRequest{Worker: "w1", Items: []store.Settlement{{ID: c.ID, Lease: c.Lease, Kind: kind, Delay: time.Hour}}})
+					switch {
+					case err != nil:
+						f.Error(err)
+					case rs[0].State == store.SettleDone:
+						return 1
+					case rs[0].State != store.SettleAlready:
+						f.Errorf("%s: %+v", kind, rs[0])
+					}
+					return 0
+				})
+				f.check(won == 1, "%s was done %d times", kind, won)
+			}
+		}
+		for name, exit := range exits {
+			typ := "t-" + name // a throttled type would keep the next one waiting
+			f.submit(sub("x-"+name, func(s *store.Submission) { s.Type = typ }))
+			c := f.claimType(typ, 1)[0]
+			exit(f, c)
+			f.check(f.renew("w1", c)[0].State == store.RenewLost, "after %s the lease is renewed", name)
+			state := f.trySettle(c, store.OutcomeDone).State
+			f.check(state == store.SettleLost || state == store.SettleAlready, "after %s a settle is %s", name, state)
+			f.check(f.lane(store.Intake).Leased == 0 && f.lane(store.Repoll).Leased == 0, "after %s something is leased", name)
+			if g := f.get(c.ID); g != nil {
+				f.ok(f.act(store.ActDelete, c.ID))
+			}
+		}
 	}},
 }

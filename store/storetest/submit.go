@@ -137,6 +137,12 @@ var submitCases = []kase{
 		f.check(errors.Is(rs[3].Err, store.ErrIDConflict) && errors.Is(rs[0].Err, store.ErrAborted), "with a conflict: %+v", rs)
 		f.check(len(f.claim("w1", store.Intake, 100)) == 20, "not 20 commands in the end")
 	}},
+	{"same_twice", "the same id twice in one call is one command", func(f *fixture) {
+		rs := f.trySubmit(sub("a"), sub("a"), sub("b"), sub("b", func(s *store.Submission) { s.Type = "t2" }))
+		f.check(rs[0].Created && !rs[1].Created && rs[1].Err == nil && rs[2].Created, "%+v", rs)
+		f.wrong(rs[3].Err, store.ErrIDConflict)
+		f.check(len(f.claim("w1", store.Intake, 5)) == 2, "not two commands")
+	}},
 	{"too_many", "no call takes more than MaxItems items, an atomic one no more than MaxAtomic", func(f *fixture) {
 		_, err := f.s.Submit(f.ctx(), store.SubmitRequest{Items: many("a", store.MaxItems+1)})
 		f.wrong(err, store.ErrInvalid)
