@@ -49,7 +49,7 @@ var keyKinds = []struct{ kind, typ, holds string }{
 	{"over", "set", "queues that may have more finished records than they keep"},
 	{"ob|", "zset", "topic: numbers of visible outbox entries"},
 	{"oh|", "zset", "topic: numbers of hidden outbox entries by the end of their hiding"},
-	{"oi|", "hash", "topic: number -> id"},
+	{"oi|", "hash", "topic: number -> id, and until when it was hidden last"},
 	{"topics", "set", "topics with entries"},
 	{"rt", "hash", "queue|lane -> token bucket"},
 	{"th", "hash", "queue|lane|type -> throttled rate"},

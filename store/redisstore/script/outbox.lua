@@ -14,11 +14,12 @@ if #ARGV > 3 then
   for i = 4, #ARGV do seqs[#seqs + 1] = ARGV[i] end
   local ids = call('HMGET', P .. oi, unpack(seqs))
   for i = 1, #seqs do
-    if ids[i] then
+    local id = ids[i] and string.match(ids[i], '^[^ ]+')
+    if id then
       H.hdel(oi, seqs[i])
       H.zrem(ob, seqs[i])
       H.zrem(oh, seqs[i])
-      local c = H.load(ids[i], call('GET', P .. 'c|' .. ids[i]))
+      local c = H.load(id, call('GET', P .. 'c|' .. id))
       if c and c.st > 2 and c.purge == 0 then
         if H.stripatend(c) then
           H.unfinish(c)
@@ -44,16 +45,22 @@ if most > 0 then
   local s = call('ZRANGE', P .. ob, 0, most - 1)
   if #s > 0 then
     local v = call('HMGET', P .. oi, unpack(s))
-    local upto = fmt('%.0f', wall + hide)
     for i = 1, #s do
-      if not v[i] or call('EXISTS', P .. 'c|' .. v[i]) == 0 then -- an entry without a command is about nothing
+      local id, til = string.match(v[i] or '', '^([^ ]+) ?(%d*)$')
+      til = tonumber(til or '') or 0
+      if not id or call('EXISTS', P .. 'c|' .. id) == 0 then -- an entry without a command is about nothing
         call('ZREM', P .. ob, s[i])
         call('HDEL', P .. oi, s[i])
       else
-        ids[#ids + 1], seqs[#seqs + 1] = v[i], tonumber(s[i])
-        if hide > 0 then
+        if til <= wall then -- else the clock went back
+          ids[#ids + 1], seqs[#seqs + 1] = id, tonumber(s[i])
+          til = wall + hide
+        end
+        if til > wall then
+          local t = fmt('%.0f', til)
           call('ZREM', P .. ob, s[i])
-          call('ZADD', P .. oh, upto, s[i])
+          call('ZADD', P .. oh, t, s[i])
+          call('HSET', P .. oi, s[i], id .. ' ' .. t)
         end
       end
     end

@@ -254,7 +254,7 @@ local function unbox(c)
   for _ = 1, 100 do
     local r = call('HSCAN', P .. 'oi|' .. c.nt, cur, 'COUNT', 100)
     for i = 1, #r[2], 2 do
-      if r[2][i + 1] == c.id then
+      if string.match(r[2][i + 1], '^[^ ]+') == c.id then
         local seq = r[2][i]
         add1(whd, P .. 'oi|' .. c.nt, seq)
         zrem('ob|' .. c.nt, seq)
