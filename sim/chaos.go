@@ -173,7 +173,12 @@ func (w *world) setOffset(d time.Duration) {
 	if d > w.offset {
 		w.stepped = w.now
 	}
+	back := d < w.offset
 	w.offset = d
+	if back {
+		w.setClock()
+		w.oracle.unread()
+	}
 	for _, p := range w.slots {
 		p.disturb(w.now + 2*time.Second)
 	}

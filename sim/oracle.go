@@ -20,9 +20,10 @@ type oracle struct {
 	beats            map[string]store.Millis // lease clock at which a worker's registration ends
 	lanes            map[string]*lane        // by queue and lane
 	cfg              store.Config
-	upkeep           time.Duration // when somebody last did upkeep
-	calm             time.Duration // no outage and no step of the clock since
-	lateEnds         time.Duration // since when the store keeps commands that time has ended
+	changed          time.Duration            // when it was last configured
+	upkeep           time.Duration            // when somebody last did upkeep
+	calm             time.Duration            // no outage and no step of the clock since
+	late             map[string]time.Duration // commands that read as ended and are kept as live, and since when
 	served           [2]time.Duration
 }
 
@@ -57,6 +58,18 @@ func newOracle(w *world) *oracle {
 func (o *oracle) fail(invariant, format string, a ...any) { o.w.fail(invariant, format, a...) }
 
 func (o *oracle) disturb(until time.Duration) { o.calm = max(o.calm, until) }
+
+// unread forgets what was read as ended by a time that is to come again.
+func (o *oracle) unread() {
+	o.late = nil
+	for _, id := range o.ids {
+		if r := o.recs[id]; r.exists && r.status.Terminal() {
+			if c := o.peek(id); c != nil {
+				r.status = c.Status
+			}
+		}
+	}
+}
 
 // advance moves the clocks as a Claim, Renew or Maintain does.
 func (o *oracle) advance() {
@@ -228,15 +241,12 @@ func (o *oracle) renewed(p *proc, req *store.RenewRequest, rep *store.RenewReply
 			o.fail("lease", "%s: renewal of %s by %s answers %d, but the lease is %s of %s", it.ID, it.Lease, p.id, state, r.lease, r.owner)
 		case state == store.RenewOK:
 			r.until, r.renewed = o.lease.Add(o.cfg.V()), o.w.now
-		case state == store.RenewRefused && (r.sub.Deadline == 0 && !r.redated() || false):
+		case state == store.RenewRefused && r.sub.Deadline == 0:
 			o.fail("lease", "%s: renewal refused, and it has no deadline", it.ID)
 		}
 	}
 	o.maintenance(p.id, &rep.MaintainReply)
 }
-
-// redated reports whether a retry may have given it another deadline.
-func (r *record) redated() bool { return r.sub.Deadline == -1 }
 
 // maintained takes the answer to a call of Maintain.
 func (o *oracle) maintained(by string, rep *store.MaintainReply, err error) {
@@ -302,7 +312,7 @@ func (r *record) lose(o *oracle) {
 func (o *oracle) unlease(r *record) { r.lease, r.owner, r.since = store.LeaseName{}, "", -1 }
 
 func (o *oracle) configured(cfg *store.Config) {
-	o.cfg = *cfg
+	o.cfg, o.changed = *cfg, o.w.now
 	for _, q := range o.w.plan.queues {
 		for l := range store.Lanes {
 			o.lane(q, store.Lane(l)).level = 0

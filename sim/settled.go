@@ -203,7 +203,8 @@ func (o *oracle) acted(req *store.ActRequest, rep *store.ActReply, err error) {
 				return
 			}
 			r.status, r.failures, r.losses, r.asked = cs[0].Status, 0, 0, 0
-			r.sub.Deadline = -1
+			r.sub.Deadline = cs[0].Deadline
+			r.sub.StartBy = 0
 			if r.status == store.Pending {
 				r.state = nil
 			}

@@ -12,7 +12,10 @@ import (
 	"time"
 )
 
-var one = flag.Uint64("seed", 0, "the seed of TestSeed")
+var (
+	one = flag.Uint64("seed", 0, "the seed of TestSeed")
+	all = flag.Bool("all", false, "TestSeeds goes on after a seed that fails and says one line of each")
+)
 
 // seeds is how many runs CI makes.
 const seeds = 2000
@@ -38,7 +41,7 @@ func each(t *testing.T, next func() (uint64, bool), do func(seed uint64) bool) {
 	var mu sync.Mutex
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			for !t.Failed() {
+			for !t.Failed() || *all {
 				mu.Lock()
 				seed, ok := next()
 				mu.Unlock()
@@ -72,10 +75,13 @@ func TestSeeds(t *testing.T) {
 		starts.Add(int64(r.Starts))
 		faults.Add(int64(r.Faults))
 		simulated.Add(int64(r.Simulated))
-		if r.Violation != nil {
+		switch {
+		case r.Violation != nil && *all:
+			t.Errorf("seed %d: %v", seed, r.Violation)
+		case r.Violation != nil:
 			t.Error(r.Report())
 		}
-		return r.Violation == nil
+		return r.Violation == nil || *all
 	})
 	t.Logf("%d seeds: %v simulated, %d events, %d store calls, %d faults, %d invocations",
 		n, time.Duration(simulated.Load()).Round(time.Second), events.Load(), calls.Load(), faults.Load(), starts.Load())

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twolane/twolane/internal/dispatch"
 	"github.com/twolane/twolane/store"
 )
 
@@ -182,7 +181,7 @@ func (o *oracle) starves(c *store.Command, r *record) {
 	w := o.w
 	x := o.lane(c.Queue, c.Lane())
 	bound := w.plan.poll*11/10 + 500*time.Millisecond + 4*w.plan.latency + 2*w.plan.lag
-	from := max(r.since, o.calm, w.seconds(o.runNow(), x.throttled, 200*time.Second))
+	from := max(r.since, o.calm, o.changed, w.seconds(o.runNow(), x.throttled, 200*time.Second))
 	if rate := o.cfg.Queue(c.Queue).Rates[c.Lane()]; rate.Limit > 0 {
 		from = max(from, x.granted+time.Duration(float64(rate.Burst+2)/rate.Limit*float64(time.Second)))
 	}
@@ -226,9 +225,17 @@ func (o *oracle) cancelDue(c *store.Command, r *record) {
 	}
 }
 
-// lateEnd looks whether time has ended commands that the store still keeps as live.
+// lateEnd looks whether the store keeps commands as live that time has ended, and whether somebody does upkeep.
 func (o *oracle) lateEnd(live int) {
 	w := o.w
+	for _, p := range w.slots {
+		if p == nil || p.stopped || p.draining {
+			continue
+		}
+		if since := max(o.upkeep, p.calm, p.resumed, o.calm); w.now-since > 2500*time.Millisecond {
+			o.fail("deadline", "%s reaches the store, and nobody has done upkeep since %v", p.id, o.upkeep)
+		}
+	}
 	st, err := w.mem.Stats(context.Background(), store.StatsRequest{Overview: true})
 	if err != nil {
 		o.fail("audit", "stats: %v", err)
@@ -241,17 +248,39 @@ func (o *oracle) lateEnd(live int) {
 			n += l.InLine + l.Leased
 		}
 	}
-	able := w.plan.tick
-	for _, p := range w.slots {
-		able = able || p != nil && !p.stopped && p.calm < w.now-time.Second
+	late := map[string]time.Duration{}
+	if n > live {
+		for _, id := range o.kept() {
+			since, known := o.late[id]
+			if !known {
+				since = w.now
+			}
+			late[id] = since
+			if o.upkeep > since {
+				o.fail("deadline", "%s is kept as live though time had ended it by %v, and upkeep was done at %v", id, since, o.upkeep)
+			}
+		}
 	}
-	if n <= live || !able || o.calm > w.now-time.Second || w.plan.faults > 0 && !w.healed {
-		o.lateEnds = w.now
-		return
+	o.late = late
+}
+
+// kept are the ids of the commands that read as ended and are kept as live.
+func (o *oracle) kept() []string {
+	var ids []string
+	for _, q := range o.w.plan.queues {
+		for _, status := range []store.Status{store.Pending, store.Processing} {
+			page, err := o.w.mem.List(context.Background(), store.ListRequest{Filter: store.Filter{Queue: q, Status: status}, Limit: store.MaxItems})
+			if err != nil {
+				o.fail("audit", "list: %v", err)
+			}
+			for _, c := range page.Commands {
+				if c.Status.Terminal() {
+					ids = append(ids, c.ID)
+				}
+			}
+		}
 	}
-	if w.now-o.lateEnds > 2500*time.Millisecond {
-		o.fail("deadline", "%d commands that time has ended are kept as live since %v", n-live, o.lateEnds)
-	}
+	return ids
 }
 
 // contexts looks at deadlines of what runs.
@@ -340,5 +369,3 @@ func (o *oracle) final() {
 		}
 	}
 }
-
-var _ = dispatch.Keep
