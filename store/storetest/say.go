@@ -147,6 +147,7 @@ func (f *fixture) trySettle(c *store.Command, kind store.OutcomeKind, change ...
 	rs, err := f.s.Settle(f.ctx(), store.SettleRequest{Worker: c.Owner, Items: []store.Settlement{st}})
 	f.ok(err)
 	f.check(len(rs) == 1, "settle answered %d of 1 items", len(rs))
+	f.check(rs[0].State != store.SettleDone || rs[0].Err != nil || len(rs[0].FollowUps) == len(st.FollowUps), "settle answered %d of %d follow-ups", len(rs[0].FollowUps), len(st.FollowUps))
 	return rs[0]
 }
 
