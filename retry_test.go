@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,20 +53,20 @@ func TestF089_NoRetryBeyondTheDeadline(t *testing.T) {
 
 func TestF088_RetriesSpread(t *testing.T) {
 	rigged(t, 0, func(r *rig) {
-		var at []time.Duration
+		var at box[[]time.Duration]
 		start := time.Now()
 		r.work(twolane.WorkerConfig{Concurrency: twolane.Lanes{Intake: 500, Repoll: 1}}, func(w *twolane.Worker) {
 			twolane.Handle(w, "a", handler{Backoff: twolane.Backoff{Base: time.Minute, Max: time.Minute}, Execute: func(ctx context.Context, j *job) (twolane.Outcome, error) {
 				if j.Failures() == 0 {
 					return twolane.Outcome{}, errors.New("no")
 				}
-				at = append(at, time.Since(start))
+				at.with(func(v *[]time.Duration) { *v = append(*v, time.Since(start)) })
 				return twolane.Done(nil), nil
 			}})
 		})
 		r.wait(r.many(1000, twolane.Submission{Type: "a"})...)
 		in := map[int]int{}
-		for _, d := range at {
+		for _, d := range at.get() {
 			in[int(d/time.Second)]++
 		}
 		for s, n := range in {
@@ -182,13 +183,14 @@ func TestErrorInCheck(t *testing.T) {
 // Throttled costs no failure, waits as told, and lowers the rate of its type alone.
 func TestThrottledSlowsItsTypeDown(t *testing.T) {
 	rigged(t, 0, func(r *rig) {
-		var starts []time.Duration
-		throttle := true
+		var noted box[[]time.Duration]
+		var throttle atomic.Bool
+		throttle.Store(true)
 		begin := time.Now()
 		r.work(twolane.WorkerConfig{}, func(w *twolane.Worker) {
 			twolane.Handle(w, "api", handler{Execute: func(ctx context.Context, j *job) (twolane.Outcome, error) {
-				starts = append(starts, time.Since(begin))
-				if throttle {
+				noted.with(func(v *[]time.Duration) { *v = append(*v, time.Since(begin)) })
+				if throttle.Load() {
 					return twolane.Throttled(sec), nil
 				}
 				return twolane.Done(nil), nil
@@ -197,7 +199,7 @@ func TestThrottledSlowsItsTypeDown(t *testing.T) {
 		})
 		ids := r.many(100, twolane.Submission{Type: "api"})
 		time.Sleep(sec / 2)
-		throttle = false
+		throttle.Store(false)
 		start := time.Now()
 		r.wait(r.many(100, twolane.Submission{Type: "other"})...)
 		if d := time.Since(start); d > sec/10 {
@@ -209,6 +211,7 @@ func TestThrottledSlowsItsTypeDown(t *testing.T) {
 			}
 		}
 		// 100 starts in 10 s are 10 a second; half of it is what is left at first, and it grows from there.
+		starts := noted.get()
 		inFirst := len(starts) - 100
 		early := 0
 		for _, d := range starts[inFirst:] {

@@ -318,3 +318,25 @@ func (w *rigWorker) calls() (n int) {
 func (w *rigWorker) deafen() {
 	w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.Wake}, Fault: faultstore.FailBefore})
 }
+
+// box is a value that handlers and the test share.
+type box[T any] struct {
+	mu sync.Mutex
+	v  T
+}
+
+func (b *box[T]) get() T { b.mu.Lock(); defer b.mu.Unlock(); return b.v }
+
+func (b *box[T]) set(v T) { b.mu.Lock(); defer b.mu.Unlock(); b.v = v }
+
+func (b *box[T]) with(f func(v *T)) { b.mu.Lock(); defer b.mu.Unlock(); f(&b.v) }
+
+// crowd counts how many are in it at once.
+type crowd struct{ box[[2]int] } // now, at most
+
+func (c *crowd) enter() func() {
+	c.with(func(v *[2]int) { v[0]++; v[1] = max(v[1], v[0]) })
+	return func() { c.with(func(v *[2]int) { v[0]-- }) }
+}
+
+func (c *crowd) most() int { return c.get()[1] }

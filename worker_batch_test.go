@@ -13,7 +13,7 @@ import (
 // 1,000 running tasks that are checked every 5 s at batches of 100 are about 4 calls a second, also after errors.
 func TestBatchesFill(t *testing.T) {
 	rigged(t, 0, func(r *rig) {
-		calls, items := 0, 0
+		var made box[[2]int] // calls, items
 		w := r.work(twolane.WorkerConfig{}, func(w *twolane.Worker) {
 			twolane.Handle(w, "task", handler{
 				ExecuteBatch: func(ctx context.Context, jobs []*job) error {
@@ -24,8 +24,7 @@ func TestBatchesFill(t *testing.T) {
 					return nil
 				},
 				CheckBatch: func(ctx context.Context, jobs []*job) error {
-					calls++
-					items += len(jobs)
+					made.with(func(v *[2]int) { v[0]++; v[1] += len(jobs) })
 					time.Sleep(50 * time.Millisecond)
 					for _, j := range jobs {
 						j.Answer(twolane.Processing(nil, 5*sec), nil)
@@ -39,8 +38,9 @@ func TestBatchesFill(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(10 * sec)
-		calls, items = 0, 0
+		made.set([2]int{})
 		time.Sleep(time.Minute)
+		calls, items := made.get()[0], made.get()[1]
 		if items < 11000 || items > 12100 {
 			r.Errorf("%d polls in a minute, want 12000", items)
 		}

@@ -74,29 +74,22 @@ func TestF012_LongCommandsLeaveTheIntakeItsWay(t *testing.T) {
 
 func TestIntakeAlternatesFirstRunsAndRetries(t *testing.T) {
 	rigged(t, 0, func(r *rig) {
-		var mu sync.Mutex
-		first, again := 0, 0
+		var counted box[[2]int] // first runs, retries
 		r.work(twolane.WorkerConfig{Concurrency: twolane.Lanes{Intake: 4, Repoll: 1}}, func(w *twolane.Worker) {
 			twolane.Handle(w, "a", handler{Backoff: twolane.Backoff{Base: time.Millisecond, Max: time.Millisecond}, Execute: func(ctx context.Context, j *job) (twolane.Outcome, error) {
 				time.Sleep(20 * time.Millisecond)
-				mu.Lock()
-				defer mu.Unlock()
-				if j.Failures() == 0 {
-					first++
-				} else {
-					again++
-				}
-				if again == 250 && j.Failures() > 0 {
-					if first < 675 || first > 825 {
-						r.Errorf("%d first runs beside 250 retries, want 750 within 10 %%", first)
+				counted.with(func(v *[2]int) {
+					v[min(j.Failures(), 1)]++
+					if v[1] == 250 && j.Failures() > 0 && (v[0] < 675 || v[0] > 825) {
+						r.Errorf("%d first runs beside 250 retries, want 750 within 10 %%", v[0])
 					}
-				}
+				})
 				return twolane.Outcome{}, fmt.Errorf("no")
 			}})
 		})
 		r.many(1500, twolane.Submission{Type: "a", MaxFailures: 3})
 		time.Sleep(6 * time.Second)
-		if again < 250 {
+		if again := counted.get()[1]; again < 250 {
 			r.Errorf("%d retries", again)
 		}
 	})
@@ -200,12 +193,9 @@ func TestStarvationIsSaid(t *testing.T) {
 		t.Run(c.reason, func(t *testing.T) {
 			rigged(t, 0, func(r *rig) {
 				release := make(chan struct{})
-				var began []twolane.Starvation
-				var mu sync.Mutex
+				var hooked box[[]twolane.Starvation]
 				w := r.work(twolane.WorkerConfig{Concurrency: twolane.Lanes{Intake: 4, Repoll: 4}, Hooks: twolane.Hooks{Starving: func(s twolane.Starvation) {
-					mu.Lock()
-					defer mu.Unlock()
-					began = append(began, s)
+					hooked.with(func(v *[]twolane.Starvation) { *v = append(*v, s) })
 				}}}, func(w *twolane.Worker) {
 					twolane.HandleFunc(w, "a", func(ctx context.Context, j *job) (any, error) {
 						if c.stop == nil {
@@ -220,6 +210,7 @@ func TestStarvationIsSaid(t *testing.T) {
 				r.many(10, twolane.Submission{Type: "a"})
 				time.Sleep(time.Minute)
 				warned := w.log.with("WARN", "starts nothing", "lane=intake", c.reason, c.detail)
+				began := hooked.get()
 				if len(warned) != 1 || len(began) != 1 || began[0].Reason != c.reason || began[0].Oldest < 4*time.Second || began[0].Oldest > 12*time.Second {
 					r.Fatalf("warned %q, hooks %+v", warned, began)
 				}

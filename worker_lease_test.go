@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +19,10 @@ import (
 const sec = time.Second
 
 // stubborn is a handler that runs for d whatever its context says; it notes the cause with which that ended.
-func (r *rig) stubborn(d time.Duration, cause *error) func(context.Context, *job) (any, error) {
+func (r *rig) stubborn(d time.Duration, cause *box[error]) func(context.Context, *job) (any, error) {
 	return func(ctx context.Context, j *job) (any, error) {
 		defer r.runs.enter(ctx, j.ID())()
-		stop := context.AfterFunc(ctx, func() { *cause = context.Cause(ctx) })
+		stop := context.AfterFunc(ctx, func() { cause.set(context.Cause(ctx)) })
 		defer stop()
 		time.Sleep(d)
 		return j.Lease(), nil
@@ -31,14 +32,12 @@ func (r *rig) stubborn(d time.Duration, cause *error) func(context.Context, *job
 // A worker whose renewals fail loses the lease of what it runs to its own claim: it does not start it again beside itself.
 func TestF011_OwnReclaimDoesNotRunTwice(t *testing.T) {
 	rigged(t, 2*sec, func(r *rig) {
-		var cause error
-		running, most := 0, 0
+		var cause box[error]
+		var running crowd
 		w := r.work(twolane.WorkerConfig{}, func(w *twolane.Worker) {
 			f := r.stubborn(20*sec, &cause)
 			twolane.HandleFunc(w, "a", func(ctx context.Context, j *job) (any, error) {
-				running++
-				most = max(most, running)
-				defer func() { running-- }()
+				defer running.enter()()
 				return f(ctx, j)
 			})
 		})
@@ -46,16 +45,16 @@ func TestF011_OwnReclaimDoesNotRunTwice(t *testing.T) {
 		time.Sleep(sec)
 		w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.Renew}, Fault: faultstore.FailBefore})
 		time.Sleep(10 * sec)
-		if !errors.Is(cause, twolane.ErrLeaseLost) {
-			r.Errorf("its context ended with %v, want ErrLeaseLost", cause)
+		if !errors.Is(cause.get(), twolane.ErrLeaseLost) {
+			r.Errorf("its context ended with %v, want ErrLeaseLost", cause.get())
 		}
 		if c := r.get(id[0]); c.Status == twolane.StatusPending && c.Failures != 0 {
 			r.Errorf("a lost lease is no failure: %+v", c)
 		}
 		w.faults.Heal()
 		r.wait(id...)
-		if most != 1 {
-			r.Errorf("%d handlers of one command at once in one process", most)
+		if n := running.most(); n != 1 {
+			r.Errorf("%d handlers of one command at once in one process", n)
 		}
 		if n := w.metrics.get("twolane_given_back_unstarted_total{default,intake}"); n == 0 {
 			r.Error("it was not given back while it still ran here")
@@ -67,14 +66,16 @@ func TestF011_OwnReclaimDoesNotRunTwice(t *testing.T) {
 // All calls hang: each try of the heartbeat is bounded, and health and metrics say so before the first lease runs out.
 func TestF014_HungStoreIsSeenBeforeLeasesEnd(t *testing.T) {
 	rigged(t, 0, func(r *rig) {
-		var fenced time.Time
+		var fenced box[time.Time]
 		var hung time.Time
 		w := r.work(twolane.WorkerConfig{}, func(w *twolane.Worker) {
 			twolane.HandleFunc(w, "a", func(ctx context.Context, j *job) (any, error) {
 				<-ctx.Done()
-				if fenced.IsZero() {
-					fenced = time.Now()
-				}
+				fenced.with(func(t *time.Time) {
+					if t.IsZero() {
+						*t = time.Now()
+					}
+				})
 				return nil, ctx.Err()
 			})
 		})
@@ -88,8 +89,8 @@ func TestF014_HungStoreIsSeenBeforeLeasesEnd(t *testing.T) {
 		calls := w.faults.Calls(faultstore.Renew)
 		time.Sleep(11 * sec)
 		h := w.Health()
-		if h.OK || !fenced.IsZero() || len(h.Reasons) == 0 {
-			r.Errorf("%v after the store hung: %+v, fenced %v", time.Since(hung), h, !fenced.IsZero())
+		if h.OK || !fenced.get().IsZero() || len(h.Reasons) == 0 {
+			r.Errorf("%v after the store hung: %+v, fenced %v", time.Since(hung), h, !fenced.get().IsZero())
 		}
 		if age := w.metrics.get("twolane_renew_age_seconds{}"); age < 10 {
 			r.Errorf("renew age %v", age)
@@ -98,7 +99,7 @@ func TestF014_HungStoreIsSeenBeforeLeasesEnd(t *testing.T) {
 			r.Errorf("%d tries in 11 s: one try holds the others up", n)
 		}
 		time.Sleep(10 * sec)
-		if d := fenced.Sub(hung); d < 12500*time.Millisecond || d > 17500*time.Millisecond {
+		if d := fenced.get().Sub(hung); d < 12500*time.Millisecond || d > 17500*time.Millisecond {
 			r.Errorf("fenced %v after the store hung", d)
 		}
 		w.faults.Heal()
@@ -114,17 +115,17 @@ func TestF017_F004_HandlerThatIgnoresItsEnd(t *testing.T) {
 	for _, policy := range []twolane.OverduePolicy{twolane.KeepOverdue, twolane.AbandonOverdue} {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
 			rigged(t, 2*sec, func(r *rig) {
-				var overdue []string
+				var overdue box[[]string]
 				cfg := twolane.WorkerConfig{Concurrency: twolane.Lanes{Intake: 2, Repoll: 1}, Overdue: policy, OverdueGrace: 2 * sec,
-					Hooks: twolane.Hooks{Overdue: func(id string, by time.Duration) { overdue = append(overdue, id) }}}
-				var cause error
-				first := true
+					Hooks: twolane.Hooks{Overdue: func(id string, by time.Duration) { overdue.with(func(v *[]string) { *v = append(*v, id) }) }}}
+				var cause box[error]
+				var first atomic.Bool
+				first.Store(true)
 				handlers := func(w *twolane.Worker) {
 					twolane.Handle(w, "stuck", handler{MaxRun: 5 * sec, Execute: func(ctx context.Context, j *job) (twolane.Outcome, error) {
-						if !first {
+						if !first.Swap(false) {
 							return twolane.Done(nil), nil
 						}
-						first = false
 						v, err := r.stubborn(time.Minute, &cause)(ctx, j)
 						return twolane.Done(v), err
 					}})
@@ -134,24 +135,22 @@ func TestF017_F004_HandlerThatIgnoresItsEnd(t *testing.T) {
 				id := r.submit(twolane.Submission{Type: "stuck"})[0]
 				time.Sleep(5*sec - 1)
 				synctest.Wait()
-				if cause != nil || w.metrics.get("twolane_run_timeouts_total{default,stuck}") != 0 || len(w.log.with("WARN")) != 0 {
-					r.Fatalf("something fired before its time: %v %q", cause, w.log.with("WARN"))
+				if cause.get() != nil || w.metrics.get("twolane_run_timeouts_total{default,stuck}") != 0 || len(w.log.with("WARN")) != 0 {
+					r.Fatalf("something fired before its time: %v %q", cause.get(), w.log.with("WARN"))
 				}
 				time.Sleep(100 * time.Millisecond)
-				if !errors.Is(cause, twolane.ErrMaxRun) || w.metrics.get("twolane_run_timeouts_total{default,stuck}") != 1 {
-					r.Fatalf("cause %v", cause)
+				if !errors.Is(cause.get(), twolane.ErrMaxRun) || w.metrics.get("twolane_run_timeouts_total{default,stuck}") != 1 {
+					r.Fatalf("cause %v", cause.get())
 				}
-				if w.metrics.get("twolane_stuck_handlers{}") != 0 || len(overdue) != 0 {
+				if w.metrics.get("twolane_stuck_handlers{}") != 0 || len(overdue.get()) != 0 {
 					r.Fatal("overdue without its grace")
 				}
 				time.Sleep(2500 * time.Millisecond)
-				if w.metrics.get("twolane_stuck_handlers{}") != 1 || !slices.Equal(overdue, []string{id}) || len(w.log.with("WARN", "ignores the end", id)) != 1 {
-					r.Fatalf("stuck %v, hook %v", w.metrics.get("twolane_stuck_handlers{}"), overdue)
+				if w.metrics.get("twolane_stuck_handlers{}") != 1 || !slices.Equal(overdue.get(), []string{id}) || len(w.log.with("WARN", "ignores the end", id)) != 1 {
+					r.Fatalf("stuck %v, hook %v", w.metrics.get("twolane_stuck_handlers{}"), overdue.get())
 				}
-				other := r.work(twolane.WorkerConfig{}, handlers)
-				start := time.Now()
+				r.work(twolane.WorkerConfig{}, handlers)
 				r.wait(r.many(6, twolane.Submission{Type: "a"})...)
-				_ = start
 				x, err := r.client.Explain(r.Context(), id)
 				if err != nil {
 					r.Fatal(err)
@@ -186,7 +185,6 @@ func TestF017_F004_HandlerThatIgnoresItsEnd(t *testing.T) {
 						r.Errorf("%v stuck handlers after it has returned", n)
 					}
 				}
-				_ = other
 			})
 		})
 	}
@@ -195,12 +193,11 @@ func TestF017_F004_HandlerThatIgnoresItsEnd(t *testing.T) {
 // A handler that keeps the heartbeat from running: the loss is detected, its result is refused and counted, one result is kept.
 func TestF044_LateResultIsRefused(t *testing.T) {
 	rigged(t, 2*sec, func(r *rig) {
-		var cause error
+		var cause, other box[error]
 		a := r.work(twolane.WorkerConfig{}, func(w *twolane.Worker) { twolane.HandleFunc(w, "a", r.stubborn(10*sec, &cause)) })
 		id := r.submit(twolane.Submission{Type: "a"})[0]
 		time.Sleep(sec)
 		a.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.Renew, faultstore.Claim}, Fault: faultstore.FailBefore})
-		var other error
 		r.work(twolane.WorkerConfig{}, func(w *twolane.Worker) { twolane.HandleFunc(w, "a", r.stubborn(20*sec, &other)) })
 		c := r.wait(id)[0]
 		if a.metrics.get("twolane_stale_settles_total{default,a}") != 1 || a.metrics.get("twolane_leases_lost_total{default,a}") != 1 {
@@ -248,18 +245,18 @@ func TestF054_FenceComesBeforeTheSecondStart(t *testing.T) {
 	for _, renews := range []bool{true, false} {
 		t.Run(fmt.Sprint("renews=", renews), func(t *testing.T) {
 			rigged(t, 4*sec, func(r *rig) {
-				var ended, second time.Time
+				var fenced, again box[time.Time]
 				handlers := func(w *twolane.Worker) {
 					twolane.HandleFunc(w, "a", func(ctx context.Context, j *job) (any, error) {
 						defer r.runs.enter(ctx, j.ID())()
 						if j.Starts() > 1 {
-							second = time.Now()
+							again.set(time.Now())
 							return nil, nil
 						}
 						select {
 						case <-time.After(12 * sec):
 						case <-ctx.Done():
-							ended = time.Now()
+							fenced.set(time.Now())
 							time.Sleep(20 * sec)
 						}
 						return nil, ctx.Err()
@@ -268,18 +265,18 @@ func TestF054_FenceComesBeforeTheSecondStart(t *testing.T) {
 				a := r.work(twolane.WorkerConfig{}, handlers)
 				id := r.submit(twolane.Submission{Type: "a"})[0]
 				time.Sleep(sec / 2)
-				b := r.work(twolane.WorkerConfig{}, handlers)
+				r.work(twolane.WorkerConfig{}, handlers)
 				if !renews {
 					a.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.Renew}, Fault: faultstore.FailBefore})
 				}
 				c := r.wait(id)[0]
+				ended, second := fenced.get(), again.get()
 				switch {
 				case renews && (c.Starts != 1 || !ended.IsZero()):
 					r.Errorf("starts %d, context ended %v", c.Starts, !ended.IsZero())
 				case !renews && (c.Starts != 2 || ended.IsZero() || second.Sub(ended) < sec/2):
 					r.Errorf("starts %d; the second %v after the context had ended, want half a second (V/8)", c.Starts, second.Sub(ended))
 				}
-				_ = b
 			})
 		})
 	}
@@ -385,7 +382,7 @@ func TestShortOutageGoesUnnoticed(t *testing.T) {
 				id := r.submit(twolane.Submission{Type: "a"})[0]
 				time.Sleep(20*sec + time.Duration(phase)*sec/2)
 				w.faults.Inject(faultstore.Rule{Fault: faultstore.FailBefore})
-				time.Sleep(10 * sec)
+				time.Sleep(10*sec - 1)
 				w.faults.Heal()
 				if c := r.wait(id)[0]; c.Starts != 1 || w.metrics.get("twolane_leases_lost_total{default,a}") != 0 {
 					r.Errorf("%d starts, %v leases lost", c.Starts, w.metrics.get("twolane_leases_lost_total{default,a}"))

@@ -18,13 +18,11 @@ func TestF018_FullConcurrencyAfterAnOutage(t *testing.T) {
 	for _, fault := range []faultstore.Fault{faultstore.FailBefore, faultstore.DropReply, faultstore.Hang, faultstore.HangReply} {
 		t.Run(fault.String(), func(t *testing.T) {
 			rigged(t, 2*sec, func(r *rig) {
-				running, most := 0, 0
+				var running crowd
 				w := r.work(twolane.WorkerConfig{Concurrency: twolane.Lanes{Intake: 8, Repoll: 8}}, func(w *twolane.Worker) {
 					f := r.sleeps(sec)
 					twolane.HandleFunc(w, "a", func(ctx context.Context, j *job) (any, error) {
-						running++
-						most = max(most, running)
-						defer func() { running-- }()
+						defer running.enter()()
 						return f(ctx, j)
 					})
 				})
@@ -33,11 +31,11 @@ func TestF018_FullConcurrencyAfterAnOutage(t *testing.T) {
 				w.faults.Inject(faultstore.Rule{Fault: fault})
 				time.Sleep(20 * sec)
 				w.faults.Heal()
-				most = 0
+				running.with(func(v *[2]int) { v[1] = 0 })
 				ids := r.many(100, twolane.Submission{Type: "a"})
 				time.Sleep(10 * sec)
-				if most != 8 {
-					r.Errorf("at most %d at once after the outage, want 8", most)
+				if n := running.most(); n != 8 {
+					r.Errorf("at most %d at once after the outage, want 8", n)
 				}
 				r.wait(ids...)
 				r.idle(w)

@@ -21,7 +21,7 @@ type Report struct {
 }
 
 // drainer ends a worker within one budget: an eighth for a claim in flight if that is all there is to wait for, three quarters for the
-// invocations, then their contexts end; a sixteenth at the end is for taking the worker off.
+// invocations, then their contexts end; at fifteen sixteenths the worker is taken off, and what still ends then is settled until the end.
 type drainer struct {
 	on     bool
 	start  time.Duration // of the drain
@@ -49,14 +49,14 @@ func (d *drainer) wake() time.Duration {
 func (d *drainer) claimEnd() time.Duration { return d.began + d.budget/8 }
 func (d *drainer) cutAt() time.Duration    { return d.began + d.budget*3/4 }
 func (d *drainer) goneAt() time.Duration   { return d.began + d.budget - d.budget/16 }
-func (d *drainer) endAt() time.Duration    { return d.began + d.budget }
+func (d *drainer) endAt() time.Duration    { return d.began + d.budget - d.budget/64 }
 
 // Drain ends the worker within budget. A second call may shorten the budget, never lengthen it.
 func (c *Core) Drain(now, budget time.Duration) {
 	d := &c.drain
 	budget = max(budget, time.Millisecond)
 	if d.on {
-		if left := d.endAt() - now; budget < left {
+		if left := d.began + d.budget - now; budget < left {
 			// What was to come in the old budget comes in the new one.
 			d.began, d.budget = now, budget
 		}
@@ -94,7 +94,7 @@ func (c *Core) stepDrain(now time.Duration) {
 	idle := len(c.live) == 0 && c.settle.unsettled() == 0 && len(c.renew.extra) == 0 && !c.renew.extraOut
 	claiming := c.claim.call != nil && now < d.claimEnd()
 	switch {
-	case c.renew.backGone, now >= d.endAt():
+	case c.renew.backGone && idle, now >= d.endAt():
 		c.endDrain(now)
 	case !c.renew.sentGone && (idle && !claiming || now >= d.goneAt()):
 		c.renew.sentGone = true
