@@ -43,7 +43,7 @@ var concurrencyCases = []kase{
 		}
 		f.check(f.lane(store.Intake).Leased == 1000, "%+v", f.lane(store.Intake))
 	}},
-	{"queue_full", "a cap of ten lets exactly ten of fifty through that submit at once (F031)", func(f *fixture) {
+	{"F031_queue_full", "a cap of ten lets exactly ten of fifty through that submit at once", func(f *fixture) {
 		f.queue("q", func(q *store.QueueConfig) { q.MaxReady = 10 })
 		n := f.parallel(50, func(i int) int {
 			rs, err := f.s.Submit(f.ctx(), store.SubmitRequest{Items: []store.Submission{sub(fmt.Sprint("a", i))}})

@@ -56,7 +56,7 @@ var lossCases = []kase{
 		f.check(g.Losses == 0 && g.Starts == 1 && g.Events[0].Kind == store.EventClaimLost, "%s, %+v", show(g), g.Events)
 		f.is(cs[0].ID, store.Pending, store.Leased)
 	}},
-	{"F043_F060_reaped_once", "three reapers at once move each expired lease once and count it once", func(f *fixture) {
+	{"F060_reaped_once", "three reapers at once move each expired lease once and count it once", func(f *fixture) {
 		f.submit(many("a", 300)...)
 		f.check(len(f.claim("w1", store.Intake, 300)) == 300, "not all claimed")
 		f.Pass(f.v - time.Second)

@@ -65,7 +65,7 @@ var renewCases = []kase{
 		f.check(f.renew("w1", cs[1])[0].State == store.RenewOK, "the owner's own renewal reaped it")
 		f.settle(cs[1], store.OutcomeDone)
 	}},
-	{"progress", "progress is stored if it is given, kept otherwise, refused from a stale owner, and gone with the end", func(f *fixture) {
+	{"F169_progress", "progress is stored if it is given, kept otherwise, refused from a stale owner, and gone with the end", func(f *fixture) {
 		c := f.start("a")
 		send := func(lease store.LeaseName, p []byte) store.RenewState {
 			r, err := f.s.Renew(f.ctx(), store.RenewRequest{Worker: store.Worker{ID: "w1"}, Leases: []store.RenewItem{{ID: "a", Lease: lease, Progress: p}}})
@@ -74,7 +74,7 @@ var renewCases = []kase{
 		}
 		f.check(send(c.Lease, []byte("10%")) == store.RenewOK && string(f.get("a").Progress) == "10%", "progress is %q", f.get("a").Progress)
 		f.check(send(c.Lease, nil) == store.RenewOK && string(f.get("a").Progress) == "10%", "progress is %q", f.get("a").Progress)
-		f.check(send(store.LeaseName{Token: c.Lease.Token, Nonce: "stale0001"}, []byte("99%")) == store.RenewLost && string(f.get("a").Progress) == "10%", "F169: a stale owner wrote progress")
+		f.check(send(store.LeaseName{Token: c.Lease.Token, Nonce: "stale0001"}, []byte("99%")) == store.RenewLost && string(f.get("a").Progress) == "10%", "a stale owner wrote progress")
 		f.check(send(c.Lease, []byte("90%")) == store.RenewOK && string(f.get("a").Progress) == "90%", "progress is %q", f.get("a").Progress)
 		f.settle(c, store.OutcomeDone)
 		f.check(len(f.get("a").Progress) == 0, "an ended command shows progress %q", f.get("a").Progress)

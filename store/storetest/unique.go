@@ -74,7 +74,7 @@ var uniqueCases = []kase{
 			f.wrong(f.trySubmit(sub("b", key("u")))[0].Err, store.ErrUniqueHeld)
 		}
 	}},
-	{"one_wins", "of many that submit one key at once exactly one wins", func(f *fixture) {
+	{"F170_one_wins", "of many that submit one key at once exactly one wins", func(f *fixture) {
 		won := f.parallel(20, func(i int) int {
 			n := 0
 			for j := range 5 {
