@@ -20,7 +20,7 @@
 //     the older one's lease, or its process was stopped or the server's clock stepped forward meanwhile.
 //   - fence: a lease is reaped only after the worker that holds it has ended the context, under the same conditions.
 //   - lease: a lease is reaped when it has not been renewed for V on the lease clock, and not earlier; a renewal is taken if and only
-//     if the whole name is current; tokens grow.
+//     if the whole name is current; tokens grow; a claim that is repeated brings no new lease.
 //   - stale-owner: a settlement is taken if and only if the whole lease name is current.
 //   - contents: a handler gets the params that were submitted and the state that was saved last.
 //   - counters: starts, failures, losses and polls of a command are what its outcomes and the deaths of its owners make them; what is to

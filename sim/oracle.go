@@ -17,6 +17,7 @@ type oracle struct {
 
 	last, run, lease store.Millis // the three clocks
 	token            uint64
+	nonces           map[string]string       // of each worker's last claim
 	beats            map[string]store.Millis // lease clock at which a worker's registration ends
 	lanes            map[string]*lane        // by queue and lane
 	cfg              store.Config
@@ -52,7 +53,7 @@ type record struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, recs: map[string]*record{}, beats: map[string]store.Millis{}, lanes: map[string]*lane{}, last: w.wall(), run: w.wall(), lease: w.wall()}
+	return &oracle{w: w, recs: map[string]*record{}, nonces: map[string]string{}, beats: map[string]store.Millis{}, lanes: map[string]*lane{}, last: w.wall(), run: w.wall(), lease: w.wall()}
 }
 
 func (o *oracle) fail(invariant, format string, a ...any) { o.w.fail(invariant, format, a...) }
@@ -152,11 +153,16 @@ func (o *oracle) claimed(p *proc, req *store.ClaimRequest, rep *store.ClaimReply
 	}
 	o.advance()
 	o.maintenance(p.id, &rep.MaintainReply)
+	repeated := o.nonces[p.id] == req.Nonce
+	o.nonces[p.id] = req.Nonce
 	var got [2]int
 	for _, g := range rep.Grants {
 		fresh := false
 		for _, c := range g.Items {
 			fresh = o.granted(p, req, &g, c) || fresh
+		}
+		if fresh && repeated {
+			o.fail("lease", "%s repeated its claim %s and was granted %s anew", p.id, req.Nonce, g.Items[0].ID)
 		}
 		if fresh {
 			got[g.Lane]++
