@@ -78,7 +78,7 @@ func (w *writer) compare() ([]store.Wake, error) {
 		wakes = append(wakes, store.Wake{Kind: store.WakeConfig})
 	}
 	cancels := map[int64]bool{}
-	if err := w.rows(w.q("SELECT n, id FROM cmd WHERE asked=1 LIMIT 10000"), func(st stmt) {
+	if err := w.rows(w.q("SELECT n, id FROM cmd WHERE flag>=4 LIMIT 10000"), func(st stmt) {
 		n := st.ColInt(0)
 		if cancels[n] = true; !a.cancels[n] {
 			wakes = append(wakes, store.Wake{Kind: store.WakeCancel, ID: st.ColText(1)})

@@ -32,7 +32,7 @@ func (s *Store) Act(ctx context.Context, req store.ActRequest) (store.ActReply, 
 		})
 		return rep, err
 	}
-	from, err := parseCursor(req.Cursor)
+	from, err := parseCursor(req.Cursor, req.Filter.Status)
 	if err != nil {
 		return rep, err
 	}
@@ -59,23 +59,34 @@ func (w *writer) actPiece(req *store.ActRequest, from cursor) (store.ActReply, e
 	if q == nil {
 		return rep, nil
 	}
-	at, full, err := w.listed(q, req.Filter.Status, from, limit)
+	if err := w.st.flushLines(); err != nil {
+		return rep, err
+	}
+	at, next, done, err := walk(w, q.q, req.Filter.Status, from, limit)
 	if err != nil {
 		return rep, err
 	}
-	if full {
-		rep.Cursor = at[len(at)-1].String()
-	}
+	// A command whose priority is changed moves within its line: one that moves back is met again, and counts once.
+	passed := from.passed
 	for i, p := range at {
 		if i > 0 && time.Since(start) > bulkTime { // renewals wait behind us
-			rep.Cursor = at[i-1].String()
+			next, done = at[i-1], false
 			break
 		}
+		if p.line != from.line || p.phase != from.phase {
+			passed = 0
+		}
+		from = p
 		r, err := w.byNumber(p.n)
 		if err != nil {
 			return rep, err
 		}
 		if r == nil || r.c.Seq > rep.UpTo || !matches(now, r.c, req.Filter) {
+			continue
+		}
+		has := req.Kind == store.ActReprioritise && r.c.Priority == req.Priority
+		if has && passed > 0 {
+			passed--
 			continue
 		}
 		why, err := w.act(now, r, req)
@@ -84,22 +95,18 @@ func (w *writer) actPiece(req *store.ActRequest, from cursor) (store.ActReply, e
 		}
 		if why == nil {
 			rep.Done++
+			if req.Kind == store.ActReprioritise && !has && p.phase == phaseInLine && r.cols.line == p.line && r.cols.score > p.minor {
+				passed++
+			}
 		}
+	}
+	if !done {
+		if next.line == from.line && next.phase == from.phase {
+			next.passed = passed
+		}
+		rep.Cursor = next.String()
 	}
 	return rep, nil
-}
-
-// listed are the next places in the list of a queue and status; full says that there may be more.
-func (w *writer) listed(q *queueRow, status store.Status, from cursor, limit int) (at []cursor, full bool, err error) {
-	st := w.q("SELECT ord, n FROM cmd WHERE q=? AND status=? AND ord IS NOT NULL AND (ord, n) > (?,?) ORDER BY ord, n LIMIT ?").
-		Int(q.q).Int(int64(status)).Int(from.ord).Int(from.n).Int(int64(limit))
-	for {
-		ok, err := st.Step()
-		if err != nil || !ok {
-			return at, len(at) == limit, err
-		}
-		at = append(at, cursor{st.ColInt(0), st.ColInt(1)})
-	}
 }
 
 func validAct(req *store.ActRequest) error {

@@ -144,35 +144,30 @@ func (a *audit) command(w *row, k int64) {
 func (a *audit) columns(w *row) {
 	c, cols := w.c, w.cols
 	want := columns{}
-	switch {
-	case c.Status.Terminal():
-		want.purge = int64(c.PurgeAt)
+	if c.Status.Terminal() {
 		if !c.Tombstone {
-			want.ord = int64(c.Ended)
+			want.ended = int64(c.Ended)
 		}
-	default:
-		want.ord, want.ukey = w.n, c.UniqueKey
+		if c.PurgeAt != 0 {
+			want.waits, want.at = waitsPurge, int64(c.PurgeAt)
+		}
+	} else {
+		want.ukey = c.UniqueKey
 	}
 	switch c.Place {
 	case store.InLine:
-		want.line, want.score, want.since, want.ends = cols.line, cols.score, int64(c.Eligible), restEnds(c)
+		want.line, want.score, want.since, want.ends = cols.line, cols.score, since(c), restEnds(c)
 		if c.Status == store.Processing {
-			want.score, want.since = int64(c.Due), int64(c.Due)
+			want.score = int64(c.Due)
 		}
 		a.inLine(w)
 	case store.Scheduled:
-		want.ends, want.clock, want.at = restEnds(c), cols.clock, int64(c.Due)
-		if cols.clock == 1 {
-			want.at = int64(c.NotBefore)
+		want.ends, want.waits, want.at = restEnds(c), 8*w.q+waitsRun, int64(c.Due)
+		if cols.waits == 8*w.q+waitsWall {
+			want.waits, want.at = cols.waits, int64(c.NotBefore)
 		}
 	case store.Leased:
-		want.until = int64(c.LeaseUntil)
-		if c.Overdue {
-			want.overdue = 1 + int64(c.Lane())
-		}
-		if c.CancelAsked != 0 {
-			want.asked = 1
-		}
+		want.waits, want.at, want.flag = waitsLease, int64(c.LeaseUntil), flag(c)
 	}
 	if cols != want {
 		a.bad(c.ID, "is indexed as %+v, but its record says %+v", cols, want)
@@ -214,6 +209,7 @@ func (a *audit) count(w *row, k int64) {
 		kind.inline[c.Lane()]++
 	case c.Place == store.Scheduled:
 		kind.scheduled++
+		q.scheduled++
 	case c.Place == store.Leased:
 		kind.leased[c.Lane()]++
 	case c.Tombstone:

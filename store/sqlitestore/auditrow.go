@@ -32,14 +32,14 @@ func (a *audit) lineRows() error {
 
 // counters compares the numbers of queues and types.
 func (a *audit) counters() error {
-	if err := a.r.rows(a.r.q("SELECT q, name, ready, succeeded, failed, cancelled FROM queue"), func(st stmt) {
+	if err := a.r.rows(a.r.q("SELECT q, name, ready, succeeded, failed, cancelled, scheduled FROM queue"), func(st stmt) {
 		var want queueRow
 		if w := a.queues[st.ColInt(0)]; w != nil {
 			want = *w
 		}
-		got := [4]int64{st.ColInt(2), st.ColInt(3), st.ColInt(4), st.ColInt(5)}
-		if counted := [4]int64{want.ready, want.succeeded, want.failed, want.cancelled}; got != counted {
-			a.bad("queue "+st.ColText(1), "says %v ready, succeeded, failed, cancelled; there are %v", got, counted)
+		got := [5]int64{st.ColInt(2), st.ColInt(3), st.ColInt(4), st.ColInt(5), st.ColInt(6)}
+		if counted := [5]int64{want.ready, want.succeeded, want.failed, want.cancelled, want.scheduled}; got != counted {
+			a.bad("queue "+st.ColText(1), "says %v ready, succeeded, failed, cancelled, scheduled; there are %v", got, counted)
 		}
 	}); err != nil {
 		return err

@@ -99,15 +99,9 @@ func (w *writer) setAside(u *unreadable) error {
 	}
 	r := row{n: u.n, c: &store.Command{Status: store.Status(st.ColInt(3)), Place: store.Place(st.ColInt(4))}}
 	kind := st.ColInt(2)
-	if !st.ColNull(6) {
-		r.c.Group = st.ColText(6)
-	}
-	if r.c.Place == store.InLine {
-		r.cols.line, r.cols.score = st.ColInt(9), st.ColInt(10)
-	}
-	tombstone := st.ColNull(16)
-	_, _, _ = decode(st.ColBlob(8), r.c) // for the reason of its end, if that much can be read
-	r.c.Tombstone = tombstone
+	r.scanColumns(st)
+	_, _, _ = decode(st.ColBlob(17), r.c) // for the reason of its end, if that much can be read
+	r.c.Tombstone = r.cols.ended == 0
 	for i := range r.vals {
 		r.vals[i].out = true // whatever is there
 	}

@@ -89,7 +89,7 @@ func (u *upkeep) each(st stmt, f func(r *row) error) error {
 // reap ends leases that have expired.
 func (u *upkeep) reap() error {
 	w := u.w
-	return u.each(w.q("SELECT n FROM cmd WHERE until<=? ORDER BY until LIMIT 101").Int(int64(u.now.Lease)), func(r *row) error {
+	return u.each(w.q("SELECT n FROM cmd WHERE waits=1 AND at<=? ORDER BY at LIMIT 101").Int(int64(u.now.Lease)), func(r *row) error {
 		if !rule.Expired(u.now, r.c) {
 			return w.save(r)
 		}
@@ -126,15 +126,20 @@ func (u *upkeep) expire() error {
 // promote puts scheduled commands in line that are due.
 func (u *upkeep) promote() error {
 	w := u.w
-	for clock, at := range [...]store.Millis{u.now.Run, u.now.Wall} {
-		if err := u.each(w.q("SELECT n FROM cmd WHERE clock=? AND at<=? ORDER BY at LIMIT 101").Int(int64(clock)).Int(int64(at)), func(r *row) error {
-			if !rule.Due(u.now, r.c) {
-				return w.save(r) // it waits for the other clock
+	for _, q := range w.st.queuesBy {
+		if q.scheduled == 0 {
+			continue
+		}
+		for waits, at := range map[int64]store.Millis{waitsRun: u.now.Run, waitsWall: u.now.Wall} {
+			if err := u.each(w.q("SELECT n FROM cmd WHERE waits=? AND at<=? ORDER BY at LIMIT 101").Int(8*q.q+waits).Int(int64(at)), func(r *row) error {
+				if !rule.Due(u.now, r.c) {
+					return w.save(r) // it waits for the other clock
+				}
+				u.rep.Promoted++
+				return w.change(u.now, r, func(store.QueueConfig) { rule.Promote(u.now, w.nextSeq(), r.c) })
+			}); err != nil {
+				return err
 			}
-			u.rep.Promoted++
-			return w.change(u.now, r, func(store.QueueConfig) { rule.Promote(u.now, w.nextSeq(), r.c) })
-		}); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -143,7 +148,7 @@ func (u *upkeep) promote() error {
 // purge forgets records past their retention.
 func (u *upkeep) purge() error {
 	w := u.w
-	return u.each(w.q("SELECT n FROM cmd WHERE purge<=? ORDER BY purge LIMIT 101").Int(int64(u.now.Wall)), func(r *row) error {
+	return u.each(w.q("SELECT n FROM cmd WHERE waits=2 AND at<=? ORDER BY at LIMIT 101").Int(int64(u.now.Wall)), func(r *row) error {
 		if !purgeable(u.now, r.c) {
 			return w.save(r)
 		}
@@ -171,10 +176,10 @@ func (u *upkeep) keep() error {
 func (u *upkeep) strip(q *queueRow, over int64) error {
 	w := u.w
 	st := w.q(`SELECT n FROM (
-		SELECT * FROM (SELECT n, ord FROM cmd WHERE q=?1 AND status=3 AND ord IS NOT NULL AND purge IS NOT NULL ORDER BY ord LIMIT ?2) UNION ALL
-		SELECT * FROM (SELECT n, ord FROM cmd WHERE q=?1 AND status=4 AND ord IS NOT NULL AND purge IS NOT NULL ORDER BY ord LIMIT ?2) UNION ALL
-		SELECT * FROM (SELECT n, ord FROM cmd WHERE q=?1 AND status=5 AND ord IS NOT NULL AND purge IS NOT NULL ORDER BY ord LIMIT ?2)
-		) ORDER BY ord, n LIMIT ?2`).Int(q.q).Int(over)
+		SELECT * FROM (SELECT n, ended FROM cmd WHERE q=?1 AND status=3 AND ended IS NOT NULL AND at IS NOT NULL ORDER BY ended LIMIT ?2) UNION ALL
+		SELECT * FROM (SELECT n, ended FROM cmd WHERE q=?1 AND status=4 AND ended IS NOT NULL AND at IS NOT NULL ORDER BY ended LIMIT ?2) UNION ALL
+		SELECT * FROM (SELECT n, ended FROM cmd WHERE q=?1 AND status=5 AND ended IS NOT NULL AND at IS NOT NULL ORDER BY ended LIMIT ?2)
+		) ORDER BY ended, n LIMIT ?2`).Int(q.q).Int(over)
 	return u.each(st, func(r *row) error {
 		u.rep.Purged++
 		if rule.Strip(r.c); purgeable(u.now, r.c) {
@@ -242,23 +247,31 @@ func (u *upkeep) next() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, x := range [...]struct {
-		sql string
-		now store.Millis
-	}{
-		{"SELECT until FROM cmd WHERE until IS NOT NULL ORDER BY until LIMIT 1", u.now.Lease},
-		{"SELECT ends FROM cmd WHERE ends IS NOT NULL ORDER BY ends LIMIT 1", u.now.Wall},
-		{"SELECT at FROM cmd WHERE clock=0 AND at IS NOT NULL ORDER BY at LIMIT 1", u.now.Run},
-		{"SELECT at FROM cmd WHERE clock=1 AND at IS NOT NULL ORDER BY at LIMIT 1", u.now.Wall},
-	} {
-		st := u.w.q(x.sql)
+	look := func(st stmt, now store.Millis) error {
 		ok, err := st.Step()
-		if err != nil {
+		if err != nil || !ok {
+			return err
+		}
+		d = sooner(d, max(time.Millisecond, store.Millis(st.ColInt(0)).Sub(now)))
+		st.Reset()
+		return nil
+	}
+	const at = "SELECT at FROM cmd WHERE waits=? ORDER BY at LIMIT 1"
+	if err := look(u.w.q(at).Int(waitsLease), u.now.Lease); err != nil {
+		return 0, err
+	}
+	if err := look(u.w.q("SELECT ends FROM cmd WHERE ends IS NOT NULL ORDER BY ends LIMIT 1"), u.now.Wall); err != nil {
+		return 0, err
+	}
+	for _, q := range u.w.st.queuesBy {
+		if q.scheduled == 0 {
+			continue
+		}
+		if err := look(u.w.q(at).Int(8*q.q+waitsRun), u.now.Run); err != nil {
 			return 0, err
 		}
-		if ok {
-			d = sooner(d, max(time.Millisecond, store.Millis(st.ColInt(0)).Sub(x.now)))
-			st.Reset()
+		if err := look(u.w.q(at).Int(8*q.q+waitsWall), u.now.Wall); err != nil {
+			return 0, err
 		}
 	}
 	return d, nil

@@ -114,7 +114,7 @@ func (w *writer) expireAll() error {
 	}
 	for {
 		var ns []int64
-		st := w.q("SELECT n FROM cmd WHERE until>? LIMIT 500").Int(now)
+		st := w.q("SELECT n FROM cmd WHERE waits=1 AND at>? LIMIT 500").Int(now)
 		for {
 			ok, err := st.Step()
 			if err != nil {

@@ -30,19 +30,24 @@ type tallied struct {
 	tombstone bool
 }
 
-// columns are those beside the record. 0 stands for NULL, except that score and since are NULL with line, and at with place.
+// columns are those beside the record, 0 for NULL, except that score and since go with line, and at with waits.
 type columns struct {
-	ord          int64
+	ended        int64
 	line         int64
 	score, since int64
-	clock, at    int64
-	until        int64
-	overdue      int64 // lane + 1
-	asked        int64
+	waits, at    int64
 	ends         int64
-	purge        int64
+	flag         int64
 	ukey         string
 }
+
+// What column waits says.
+const (
+	waitsLease = 1
+	waitsPurge = 2
+	waitsRun   = 1 // + 8 times the queue: scheduled
+	waitsWall  = 2
+)
 
 // unreadable is what is known of a row whose record does not fit its checksum.
 type unreadable struct {
@@ -53,7 +58,7 @@ type unreadable struct {
 
 func (u *unreadable) Error() string { return fmt.Sprintf("command %s: %s", u.id, u.why) }
 
-const selectRow = "SELECT n, id, k, status, place, until, grp, sum, rec, line, score, since, clock, at, ends, purge, ord, ukey, overdue, asked, q FROM cmd WHERE "
+const selectRow = "SELECT n, id, k, status, place, q, ended, line, score, since, waits, at, ends, flag, ukey, grp, sum, rec FROM cmd WHERE "
 
 // kindNamer says what a number of table kind stands for.
 type kindNamer interface {
@@ -62,33 +67,40 @@ type kindNamer interface {
 
 // scanRow reads the row that st (of selectRow) stands at. A record that cannot be read is an *unreadable.
 func scanRow(st stmt, names kindNamer) (*row, error) {
-	r := &row{n: st.ColInt(0), q: st.ColInt(20), c: &store.Command{ID: st.ColText(1), Status: store.Status(st.ColInt(3)), Place: store.Place(st.ColInt(4)), LeaseUntil: store.Millis(st.ColInt(5))}}
-	c, k := r.c, st.ColInt(2)
-	if !st.ColNull(6) {
-		c.Group = st.ColText(6)
+	c := &store.Command{ID: st.ColText(1), Status: store.Status(st.ColInt(3)), Place: store.Place(st.ColInt(4))}
+	r := &row{n: st.ColInt(0), c: c, q: st.ColInt(5)}
+	r.scanColumns(st)
+	if c.Place == store.Leased {
+		c.LeaseUntil = store.Millis(r.cols.at)
 	}
-	rec := st.ColBlob(8)
-	r.cols = columns{until: int64(c.LeaseUntil), ends: st.ColInt(14), purge: st.ColInt(15), ord: st.ColInt(16), overdue: st.ColInt(18), asked: st.ColInt(19)}
-	switch c.Place {
-	case store.InLine:
-		r.cols.line, r.cols.score, r.cols.since = st.ColInt(9), st.ColInt(10), st.ColInt(11)
-	case store.Scheduled:
-		r.cols.clock, r.cols.at = st.ColInt(12), st.ColInt(13)
-	}
-	if !st.ColNull(17) {
-		r.cols.ukey = st.ColText(17)
-	}
+	k, sum, rec := st.ColInt(2), st.ColInt(16), st.ColBlob(17)
 	var err error
 	if c.Queue, c.Type, err = names.kindName(k); err != nil {
 		return nil, &unreadable{r.n, c.ID, err.Error()}
 	}
-	if checksum(c.ID, c.Group, k, c, rec) != st.ColInt(7) {
+	if checksum(c.ID, c.Group, k, c, rec) != sum {
 		return nil, &unreadable{r.n, c.ID, "the checksum does not fit the record"}
 	}
 	if r.vals, r.tail, err = decode(rec, c); err != nil {
 		return nil, &unreadable{r.n, c.ID, err.Error()}
 	}
 	return r, nil
+}
+
+func (r *row) scanColumns(st stmt) {
+	r.cols.ended = st.ColInt(6)
+	if r.c.Place == store.InLine {
+		r.cols.line, r.cols.score, r.cols.since = st.ColInt(7), st.ColInt(8), st.ColInt(9)
+	} else {
+		r.cols.waits, r.cols.at = st.ColInt(10), st.ColInt(11)
+	}
+	r.cols.ends, r.cols.flag = st.ColInt(12), st.ColInt(13)
+	if !st.ColNull(14) {
+		r.cols.ukey = st.ColText(14)
+	}
+	if !st.ColNull(15) {
+		r.c.Group = st.ColText(15)
+	}
 }
 
 // fill reads values of a row from table body, if they lie there.

@@ -5,18 +5,20 @@ import (
 	"github.com/twolane/twolane/store/rule"
 )
 
-// columns works out the columns that follow from the record.
+// columns works out the columns that follow from the record, but for the score.
 func (w *writer) columns(r *row) (columns, error) {
 	c := r.c
-	cols := columns{}
+	var cols columns
 	if c.Status.Terminal() {
 		if !c.Tombstone {
-			cols.ord = int64(c.Ended)
+			cols.ended = int64(c.Ended)
 		}
-		cols.purge = int64(c.PurgeAt)
+		if c.PurgeAt != 0 {
+			cols.waits, cols.at = waitsPurge, int64(c.PurgeAt)
+		}
 		return cols, nil
 	}
-	cols.ord, cols.ukey = r.n, c.UniqueKey
+	cols.ukey = c.UniqueKey
 	switch c.Place {
 	case store.InLine:
 		l, err := w.st.line(r.k, c)
@@ -24,32 +26,40 @@ func (w *writer) columns(r *row) (columns, error) {
 			return cols, err
 		}
 		r.line = l
-		cols.line, cols.since = l.ln, int64(c.Eligible)
-		if c.Status == store.Processing {
-			cols.since = int64(c.Due)
-		}
-		cols.ends = restEnds(c)
+		cols.line, cols.since, cols.ends = l.ln, since(c), restEnds(c)
 	case store.Scheduled:
-		cols.clock, cols.at = waitsFor(w.st.ns.clocks.Run, c)
+		cols.waits, cols.at = waitsFor(w.st.ns.clocks.Run, r.k.q.q, c)
 		cols.ends = restEnds(c)
 	case store.Leased:
-		cols.until = int64(c.LeaseUntil)
-		if c.Overdue {
-			cols.overdue = 1 + int64(c.Lane())
-		}
-		if c.CancelAsked != 0 {
-			cols.asked = 1
-		}
+		cols.waits, cols.at, cols.flag = waitsLease, int64(c.LeaseUntil), flag(c)
 	}
 	return cols, nil
 }
 
-// waitsFor is the clock that a scheduled command waits for first (0 run, 1 server time), and until when.
-func waitsFor(run store.Millis, c *store.Command) (clock, at int64) {
-	if c.Due > run || c.NotBefore == 0 {
-		return 0, int64(c.Due)
+func since(c *store.Command) int64 {
+	if c.Status == store.Processing {
+		return int64(c.Due)
 	}
-	return 1, int64(c.NotBefore)
+	return int64(c.Eligible)
+}
+
+func flag(c *store.Command) int64 {
+	var f int64
+	if c.Overdue {
+		f = 1 + int64(c.Lane())
+	}
+	if c.CancelAsked != 0 {
+		f += 4
+	}
+	return f
+}
+
+// waitsFor is the clock that a scheduled command of a queue waits for first, and until when.
+func waitsFor(run store.Millis, q int64, c *store.Command) (waits, at int64) {
+	if c.Due > run || c.NotBefore == 0 {
+		return 8*q + waitsRun, int64(c.Due)
+	}
+	return 8*q + waitsWall, int64(c.NotBefore)
 }
 
 // restEnds is when time alone ends a command at rest, or its cancel visits.
@@ -62,25 +72,28 @@ func restEnds(c *store.Command) int64 {
 
 func (w *writer) score(r *row) int64 { return int64(rule.Score(r.k.q.cfg.Order, r.c)) }
 
-const insertRow = "INSERT INTO cmd (n, id, k, status, place, q, ord, line, score, since, clock, at, until, ends, purge, ukey, grp, sum, rec) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,NULL,?,NULL,?,?,?,?)"
+const insertRow = "INSERT INTO cmd (n, id, k, status, place, q, line, score, since, waits, at, ends, ukey, grp, sum, rec) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
-// insert writes a new row, unless the id is known: then it answers false.
+const insertNew = insertRow + " ON CONFLICT (id) DO NOTHING"
+
+// insert writes a new row; ifNew, unless the id is known: then it answers false.
 func (w *writer) insert(r *row, ifNew bool) (bool, error) {
 	cols, err := w.columns(r)
 	if err != nil {
 		return false, err
 	}
-	if r.c.Place == store.InLine {
+	c := r.c
+	if c.Place == store.InLine {
 		cols.score = w.score(r)
 	}
-	rec, vals, outs := encode(r.c, &r.vals, nil)
+	rec, vals, outs := encode(c, &r.vals, nil)
 	sql := insertRow
 	if ifNew {
-		sql += " ON CONFLICT (id) DO NOTHING"
+		sql = insertNew
 	}
-	c := r.c
-	st := w.q(sql).Int(r.n).Text(c.ID).Int(r.k.k).Int(int64(c.Status)).Int(int64(c.Place)).Int(r.k.q.q).Int(cols.ord)
-	bindPlace(st, c.Place, &cols)
+	st := w.q(sql).Int(r.n).Text(c.ID).Int(r.k.k).Int(int64(c.Status)).Int(int64(c.Place)).Int(r.k.q.q)
+	cols.bindLine(st)
+	cols.bindAt(st)
 	err = st.IntOrNull(cols.ends).TextOrNull(cols.ukey).TextOrNull(c.Group).Int(checksum(c.ID, c.Group, r.k.k, c, rec)).Blob(rec).Run()
 	if err != nil || ifNew && w.c.Changes() == 0 {
 		return false, err
@@ -96,15 +109,17 @@ func (w *writer) insert(r *row, ifNew bool) (bool, error) {
 	return true, nil
 }
 
-// bindPlace binds line, score, since, clock and at.
-func bindPlace(st stmt, p store.Place, cols *columns) {
-	if p == store.InLine {
-		st.Int(cols.line).Int(cols.score).Int(cols.since)
+func (c *columns) bindLine(st stmt) {
+	if c.line != 0 {
+		st.Int(c.line).Int(c.score).Int(c.since)
 	} else {
 		st.Null().Null().Null()
 	}
-	if p == store.Scheduled {
-		st.Int(cols.clock).Int(cols.at)
+}
+
+func (c *columns) bindAt(st stmt) {
+	if c.waits != 0 {
+		st.Int(c.waits).Int(c.at)
 	} else {
 		st.Null().Null()
 	}
@@ -133,20 +148,17 @@ func (w *writer) enter(r *row) {
 
 // Groups of columns that an update writes only if they change, since each of them costs an index.
 const (
-	groupList = 1 << iota
+	groupEnd = 1 << iota
 	groupLine
 	groupAt
-	groupUntil
 	groupEnds
-	groupPurge
+	groupFlag
 	groupKey
 	groupMove
-	groupOverdue
-	groupAsked
-	groups = 10
+	groups = 7
 )
 
-var groupColumns = [groups]string{"status=?, ord=?", "line=?, score=?, since=?", "clock=?, at=?", "until=?", "ends=?", "purge=?", "ukey=?", "k=?, q=?", "overdue=?", "asked=?"}
+var groupColumns = [groups]string{"status=?, ended=?", "line=?, score=?, since=?", "waits=?, at=?", "ends=?", "flag=?", "ukey=?", "k=?, q=?"}
 
 // update returns the statement that writes the record, the place and these groups.
 func (w *writer) update(mask int) stmt {
@@ -176,62 +188,29 @@ func (w *writer) save(r *row) error {
 			cols.score = w.score(r)
 		}
 	}
-	mask := 0
-	mark := func(group int, changed bool) {
-		if changed {
-			mask |= group
-		}
-	}
-	placed := r.was.place != c.Place
-	mark(groupList, r.was.status != c.Status || old.ord != cols.ord)
-	mark(groupLine, old.line != cols.line || old.score != cols.score || old.since != cols.since)
-	mark(groupAt, placed && (r.was.place == store.Scheduled || c.Place == store.Scheduled) || old.clock != cols.clock || old.at != cols.at)
-	mark(groupUntil, old.until != cols.until)
-	mark(groupEnds, old.ends != cols.ends)
-	mark(groupPurge, old.purge != cols.purge)
-	mark(groupKey, old.ukey != cols.ukey)
-	mark(groupMove, r.was.k != r.k)
-	mark(groupOverdue, old.overdue != cols.overdue)
-	mark(groupAsked, old.asked != cols.asked)
+	mask := r.changed(&old, &cols)
 	rec, vals, outs := encode(c, &r.vals, r.tail)
 	st := w.update(mask).Int(int64(c.Place)).Int(checksum(c.ID, c.Group, r.k.k, c, rec)).Blob(rec)
-	if mask&groupList != 0 {
-		st.Int(int64(c.Status)).IntOrNull(cols.ord)
+	if mask&groupEnd != 0 {
+		st.Int(int64(c.Status)).IntOrNull(cols.ended)
 	}
 	if mask&groupLine != 0 {
-		if c.Place == store.InLine {
-			st.Int(cols.line).Int(cols.score).Int(cols.since)
-		} else {
-			st.Null().Null().Null()
-		}
+		cols.bindLine(st)
 	}
 	if mask&groupAt != 0 {
-		if c.Place == store.Scheduled {
-			st.Int(cols.clock).Int(cols.at)
-		} else {
-			st.Null().Null()
-		}
-	}
-	if mask&groupUntil != 0 {
-		st.IntOrNull(cols.until)
+		cols.bindAt(st)
 	}
 	if mask&groupEnds != 0 {
 		st.IntOrNull(cols.ends)
 	}
-	if mask&groupPurge != 0 {
-		st.IntOrNull(cols.purge)
+	if mask&groupFlag != 0 {
+		st.IntOrNull(cols.flag)
 	}
 	if mask&groupKey != 0 {
 		st.TextOrNull(cols.ukey)
 	}
 	if mask&groupMove != 0 {
 		st.Int(r.k.k).Int(r.k.q.q)
-	}
-	if mask&groupOverdue != 0 {
-		st.IntOrNull(cols.overdue)
-	}
-	if mask&groupAsked != 0 {
-		st.IntOrNull(cols.asked)
 	}
 	if err := st.Int(r.n).Run(); err != nil {
 		return err
@@ -255,6 +234,25 @@ func (w *writer) save(r *row) error {
 	}
 	w.tally(r)
 	return nil
+}
+
+// changed says which groups of columns differ from how the row is stored.
+func (r *row) changed(old, now *columns) int {
+	mask := 0
+	for i, differs := range [groups]bool{
+		r.was.status != r.c.Status || old.ended != now.ended,
+		old.line != now.line || old.score != now.score || old.since != now.since,
+		old.waits != now.waits || old.at != now.at,
+		old.ends != now.ends,
+		old.flag != now.flag,
+		old.ukey != now.ukey,
+		r.was.k != r.k,
+	} {
+		if differs {
+			mask |= 1 << i
+		}
+	}
+	return mask
 }
 
 // leave notes that a row has left the line of its old columns.

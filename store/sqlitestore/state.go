@@ -94,6 +94,7 @@ type queueRow struct {
 	q         int64
 	name      string
 	ready     int64
+	scheduled int64
 	succeeded int64
 	failed    int64
 	cancelled int64
@@ -150,7 +151,7 @@ func (s *state) load() error {
 		return err
 	}
 	s.cfg.Version = s.ns.version
-	st := s.w.q("SELECT q, name, ready, succeeded, failed, cancelled, arrived0, arrived1 FROM queue")
+	st := s.w.q("SELECT q, name, ready, succeeded, failed, cancelled, arrived0, arrived1, scheduled FROM queue")
 	for {
 		ok, err := st.Step()
 		if err != nil || !ok {
@@ -158,7 +159,7 @@ func (s *state) load() error {
 		}
 		q := &queueRow{
 			q: st.ColInt(0), name: st.ColText(1), ready: st.ColInt(2), succeeded: st.ColInt(3), failed: st.ColInt(4), cancelled: st.ColInt(5),
-			arrived: [2]int64{st.ColInt(6), st.ColInt(7)},
+			arrived: [2]int64{st.ColInt(6), st.ColInt(7)}, scheduled: st.ColInt(8),
 		}
 		q.cfg = s.cfg.Queue(q.name)
 		s.queues[q.name], s.queuesBy[q.q] = q, q
@@ -259,8 +260,8 @@ func (s *state) flush() error {
 	}
 	for _, q := range s.dirtyQueues {
 		q.dirty = false
-		if err := s.w.q("UPDATE queue SET ready=?, succeeded=?, failed=?, cancelled=?, arrived0=?, arrived1=? WHERE q=?").
-			Int(q.ready).Int(q.succeeded).Int(q.failed).Int(q.cancelled).Int(q.arrived[0]).Int(q.arrived[1]).Int(q.q).Run(); err != nil {
+		if err := s.w.q("UPDATE queue SET ready=?, succeeded=?, failed=?, cancelled=?, arrived0=?, arrived1=?, scheduled=? WHERE q=?").
+			Int(q.ready).Int(q.succeeded).Int(q.failed).Int(q.cancelled).Int(q.arrived[0]).Int(q.arrived[1]).Int(q.scheduled).Int(q.q).Run(); err != nil {
 			return err
 		}
 	}

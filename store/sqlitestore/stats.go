@@ -240,7 +240,7 @@ func (r *reader) inLine(q *queueRow, kinds []int64, qs *store.QueueStats) error 
 					if aged <= 0 {
 						break
 					}
-					if err := r.rows(r.q("SELECT since, ends FROM cmd WHERE line=? ORDER BY score, since LIMIT ?").Int(ln).Int(int64(aged)), func(st stmt) {
+					if err := r.rows(r.q("SELECT since, ends FROM cmd WHERE line=? ORDER BY score LIMIT ?").Int(ln).Int(int64(aged)), func(st stmt) {
 						aged--
 						if ends := st.ColInt(1); ends == 0 || ends > int64(r.now.Wall) {
 							older(l, store.Millis(st.ColInt(0)))
@@ -303,10 +303,11 @@ func (r *reader) scheduled(q *queueRow, _ []int64, qs *store.QueueStats) error {
 		return nil
 	}
 	l := &qs.Lanes[store.Intake]
-	for clock, now := range [...]store.Millis{r.now.Run, r.now.Wall} {
+	for clock, now := range map[int64]store.Millis{waitsRun: r.now.Run, waitsWall: r.now.Wall} {
 		var rows []*row
 		var bad error
-		if err := r.rows(r.q(selectRow+"q=? AND clock=? AND at<=? ORDER BY at LIMIT ?").Int(q.q).Int(int64(clock)).Int(int64(now)).Int(maxAged), func(st stmt) {
+		waits := 8*q.q + clock
+		if err := r.rows(r.q(selectRow+"waits=? AND at<=? ORDER BY at LIMIT ?").Int(waits).Int(int64(now)).Int(maxAged), func(st stmt) {
 			w, err := scanRow(st, r)
 			if _, ok := err.(*unreadable); ok {
 				return
@@ -333,7 +334,7 @@ func (r *reader) scheduled(q *queueRow, _ []int64, qs *store.QueueStats) error {
 			older(l, since)
 		}
 		l.AtLeast = l.AtLeast || len(rows) == maxAged
-		if err := r.rows(r.q("SELECT at FROM cmd WHERE q=? AND clock=? AND at>? ORDER BY at LIMIT 1").Int(q.q).Int(int64(clock)).Int(int64(now)), func(st stmt) {
+		if err := r.rows(r.q("SELECT at FROM cmd WHERE waits=? AND at>? ORDER BY at LIMIT 1").Int(waits).Int(int64(now)), func(st stmt) {
 			nextDue(qs, store.Millis(st.ColInt(0)))
 		}); err != nil {
 			return err
@@ -353,21 +354,20 @@ func (r *reader) leased(q *queueRow, _ []int64, qs *store.QueueStats) error {
 	if qs.Lanes[0].Leased+qs.Lanes[1].Leased == 0 {
 		return nil
 	}
-	for lane := range store.Lanes {
-		l := &qs.Lanes[lane]
-		status := store.Pending + store.Status(lane)
-		if err := r.rows(r.q("SELECT until, q, status FROM cmd WHERE until<=? ORDER BY until LIMIT ?").Int(int64(r.now.Lease)).Int(maxCounted), func(st stmt) {
-			if st.ColInt(1) == q.q && store.Status(st.ColInt(2)) == status {
-				l.Expired++
-				l.Eligible++
-				older(l, r.now.Wall-(r.now.Lease-store.Millis(st.ColInt(0))))
-			}
-		}); err != nil {
-			return err
+	if err := r.rows(r.q("SELECT at, q, status FROM cmd WHERE waits=1 AND at<=? ORDER BY at LIMIT ?").Int(int64(r.now.Lease)).Int(maxCounted), func(st stmt) {
+		if st.ColInt(1) != q.q {
+			return
 		}
-		if err := r.rows(r.q("SELECT count(*) FROM cmd WHERE q=? AND overdue=?").Int(q.q).Int(int64(lane)+1), func(st stmt) { l.Overdue = int(st.ColInt(0)) }); err != nil {
-			return err
-		}
+		l := &qs.Lanes[laneOf(store.Status(st.ColInt(2)))]
+		l.Expired++
+		l.Eligible++
+		older(l, r.now.Wall-(r.now.Lease-store.Millis(st.ColInt(0))))
+	}); err != nil {
+		return err
 	}
-	return nil
+	return r.rows(r.q("SELECT flag, q FROM cmd WHERE flag IS NOT NULL LIMIT ?").Int(maxCounted), func(st stmt) {
+		if lane := st.ColInt(0)&3 - 1; lane >= 0 && st.ColInt(1) == q.q {
+			qs.Lanes[lane].Overdue++
+		}
+	})
 }

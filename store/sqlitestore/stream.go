@@ -165,7 +165,7 @@ func (s *stream) look() error {
 func (s *stream) more(rd *reading) error {
 	for len(rd.rows) == 0 && !rd.over {
 		limit := max(2, min(rowsAtOnce, s.need+1))
-		st := s.w.q(selectRow + "line=? ORDER BY score, since, n LIMIT ?").Int(rd.l.ln).Int(int64(limit))
+		st := s.w.q(selectRow + "line=? ORDER BY score, n LIMIT ?").Int(rd.l.ln).Int(int64(limit))
 		var bad []error
 		n := 0
 		for {

@@ -17,10 +17,7 @@ func (w *writer) tally(r *row) {
 }
 
 func (w *writer) count(t tallied, group string, d int64) {
-	lane := store.Intake
-	if t.status == store.Processing {
-		lane = store.Repoll
-	}
+	lane := laneOf(t.status)
 	switch {
 	case !t.status.Terminal():
 		if group != "" {
@@ -31,6 +28,7 @@ func (w *writer) count(t tallied, group string, d int64) {
 			t.k.inline[lane] += d
 		case store.Scheduled:
 			t.k.scheduled += d
+			t.k.q.scheduled += d
 		case store.Leased:
 			t.k.leased[lane] += d
 		}
@@ -50,4 +48,11 @@ func (w *writer) count(t tallied, group string, d int64) {
 		t.k.q.cancelled += d
 	}
 	w.st.touchQueue(t.k.q)
+}
+
+func laneOf(s store.Status) store.Lane {
+	if s == store.Processing {
+		return store.Repoll
+	}
+	return store.Intake
 }

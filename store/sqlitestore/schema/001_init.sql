@@ -27,6 +27,7 @@ CREATE TABLE queue (
   q         INTEGER PRIMARY KEY,
   name      TEXT NOT NULL UNIQUE,
   ready     INTEGER NOT NULL DEFAULT 0,  -- PENDING in line or scheduled
+  scheduled INTEGER NOT NULL DEFAULT 0,
   succeeded INTEGER NOT NULL DEFAULT 0,  -- finished records, tombstones left out
   failed    INTEGER NOT NULL DEFAULT 0,
   cancelled INTEGER NOT NULL DEFAULT 0,
@@ -64,9 +65,10 @@ CREATE TABLE line (
   head  INTEGER
 );
 CREATE INDEX line_open ON line (k, lane, class, head) WHERE head IS NOT NULL;
+CREATE INDEX line_list ON line (k, lane, ln);
 CREATE INDEX line_due ON line (head) WHERE lane = 1 AND head IS NOT NULL;
 
--- Commands by the number of their first arrival, which no other command ever gets.
+-- Commands by the number of their first arrival. Few indexes, all but two of them partial: each costs every command.
 CREATE TABLE cmd (
   n      INTEGER PRIMARY KEY,
   id     TEXT NOT NULL UNIQUE,
@@ -74,37 +76,30 @@ CREATE TABLE cmd (
   status INTEGER NOT NULL,
   place  INTEGER NOT NULL,
   q      INTEGER NOT NULL,
-  ord    INTEGER,  -- lists: n while live, the end of a finished one, NULL of a tombstone
+  ended  INTEGER,  -- finished, no tombstone: when; server time
   line   INTEGER,  -- in line: which, its score there, and since when it waits
   score  INTEGER,
   since  INTEGER,
-  clock  INTEGER,  -- scheduled: which clock it waits for (0 run, 1 server time), and until when
+  waits  INTEGER,  -- for what until at: 1 the end of a lease, 2 its purge; 8 q + 1 its turn to be in line by the run clock, 8 q + 2 by server time
   at     INTEGER,
-  until  INTEGER,  -- leased: the end of the lease, on the lease clock
   ends   INTEGER,  -- at rest: when time alone ends it, or its cancel visits; server time
-  overdue INTEGER, -- leased: its lane + 1, if the handler ignores the end of its time
-  asked  INTEGER,  -- leased: 1 if a cancel was asked for
-  purge  INTEGER,  -- finished: when it may be forgotten; server time
+  flag   INTEGER,  -- leased: 1 + lane if its handler ignores the end of its time, + 4 if a cancel was asked for
   ukey   TEXT,     -- the unique key of a live command
   grp    TEXT,
-  sum    INTEGER NOT NULL,  -- checksum of id, k, status, place, until, grp and rec
+  sum    INTEGER NOT NULL,  -- checksum of id, k, status, place, the end of the lease, grp and rec
   rec    BLOB NOT NULL,
   CHECK (CASE place
-    WHEN 0 THEN status IN (3, 4, 5) AND line IS NULL AND at IS NULL AND until IS NULL AND ends IS NULL AND ukey IS NULL
-    WHEN 1 THEN status IN (1, 2) AND line IS NOT NULL AND score IS NOT NULL AND since IS NOT NULL AND at IS NULL AND until IS NULL AND purge IS NULL
-    WHEN 2 THEN status = 1 AND line IS NULL AND at IS NOT NULL AND until IS NULL AND purge IS NULL
-    WHEN 3 THEN status IN (1, 2) AND line IS NULL AND at IS NULL AND until IS NOT NULL AND ends IS NULL AND purge IS NULL
+    WHEN 1 THEN status < 3 AND line IS NOT NULL AND at IS NULL
+    WHEN 3 THEN status < 3 AND line IS NULL AND at IS NOT NULL
+    WHEN 0 THEN status > 2 AND line IS NULL AND ukey IS NULL
+    WHEN 2 THEN status = 1 AND line IS NULL AND at IS NOT NULL
     ELSE 0 END)
 );
-CREATE INDEX cmd_line ON cmd (line, score, since) WHERE line IS NOT NULL;
-CREATE INDEX cmd_list ON cmd (q, status, ord) WHERE ord IS NOT NULL;
-CREATE INDEX cmd_at ON cmd (clock, at) WHERE at IS NOT NULL;
-CREATE INDEX cmd_at_queue ON cmd (q, clock, at) WHERE at IS NOT NULL;
-CREATE INDEX cmd_until ON cmd (until) WHERE until IS NOT NULL;
-CREATE INDEX cmd_overdue ON cmd (q, overdue) WHERE overdue IS NOT NULL;
-CREATE INDEX cmd_asked ON cmd (asked) WHERE asked IS NOT NULL;
+CREATE INDEX cmd_line ON cmd (line, score) WHERE line IS NOT NULL;
+CREATE INDEX cmd_at ON cmd (waits, at) WHERE waits IS NOT NULL;
+CREATE INDEX cmd_ended ON cmd (q, status, ended) WHERE ended IS NOT NULL;
 CREATE INDEX cmd_ends ON cmd (ends) WHERE ends IS NOT NULL;
-CREATE INDEX cmd_purge ON cmd (purge) WHERE purge IS NOT NULL;
+CREATE INDEX cmd_flag ON cmd (flag) WHERE flag IS NOT NULL;
 CREATE UNIQUE INDEX cmd_ukey ON cmd (ukey) WHERE ukey IS NOT NULL;
 
 -- Large values of commands: row 8 * n + which.
