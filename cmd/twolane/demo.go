@@ -69,14 +69,14 @@ func runDemo(cmd *cobra.Command, std streams, cfg demo.Config, f demoFlags) (err
 	if cfg.Process != nil && openstore.Kind(f.store) == openstore.Memory {
 		return usagef("--store mem: lives in one process; with --processes and --kill name another store")
 	}
-	place, err := openTemporary(cmd.Context(), f.store, "demo")
+	view := demo.NewView(std.err)
+	place, err := openTemporary(cmd.Context(), f.store, "demo", demo.Logger(view))
 	if err != nil {
 		return storeError(err)
 	}
 	end := place.close
 	defer func() { err = errors.Join(err, end()) }()
 	cfg.StoreURL, cfg.Store = place.url, openstore.Redacted(place.url)
-	view := demo.NewView(std.err)
 	fmt.Fprintf(view, "%d tasks on a cloud that admits %.0f calls/s; %d workers with %d permits in each lane; store %s\n",
 		cfg.Commands, cfg.Rate, cfg.Workers, cfg.Concurrency, cfg.Store)
 	res, runErr := demo.Run(cmd.Context(), place.store, cfg, view)

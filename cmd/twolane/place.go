@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -24,7 +25,7 @@ type place struct {
 
 // openTemporary opens the store at url, or a SQLite file in a new temporary folder if url is empty. On Redis it takes a namespace of its own
 // unless the url names one.
-func openTemporary(ctx context.Context, url, purpose string) (_ *place, err error) {
+func openTemporary(ctx context.Context, url, purpose string, log *slog.Logger) (_ *place, err error) {
 	p := &place{url: url}
 	if url == "" {
 		if p.dir, err = os.MkdirTemp("", "twolane-"+purpose+"-"); err != nil {
@@ -37,7 +38,7 @@ func openTemporary(ctx context.Context, url, purpose string) (_ *place, err erro
 			return nil, err
 		}
 	}
-	if p.store, err = openstore.Open(ctx, p.url, nil); err != nil {
+	if p.store, err = openstore.Open(ctx, p.url, &openstore.Options{Logger: log}); err != nil {
 		return nil, errors.Join(err, p.remove())
 	}
 	return p, nil

@@ -78,6 +78,8 @@ type bench struct {
 }
 
 func newBench(t *Target, opt Options) *bench {
+	show := opt.Show
+	opt.Show = func(r Row) error { return show(r.rounded()) }
 	return &bench{target: t, opt: opt, log: slog.New(slog.NewTextHandler(opt.Messages, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 }
 

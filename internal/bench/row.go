@@ -46,6 +46,14 @@ type Row struct {
 	Note           string  `json:"note,omitempty"`
 }
 
+// rounded leaves four digits that matter: no more were measured.
+func (r Row) rounded() Row {
+	for _, x := range []*float64{&r.PerSecond, &r.StoreCPU, &r.ClientCPU, &r.Bytes, &r.P50, &r.P99, &r.Max, &r.FloorPerSecond, &r.CPUPercent, &r.WorkerBytes, &r.CallsPerSecond} {
+		*x, _ = strconv.ParseFloat(strconv.FormatFloat(*x, 'g', 4, 64), 64) // what was formatted can be parsed
+	}
+	return r
+}
+
 // Table prints rows for people.
 func Table(w io.Writer, rows []Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

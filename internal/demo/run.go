@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -46,7 +47,7 @@ func Run(ctx context.Context, st store.Store, cfg Config, view View) (_ Result, 
 	if err := cfg.Validate(); err != nil {
 		return Result{}, err
 	}
-	log := slog.New(slog.NewTextHandler(view, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := Logger(view)
 	r := &run{cfg: cfg, store: st, view: view, log: log}
 	r.client = twolane.NewClient(st, &twolane.Options{Logger: log})
 	defer func() { err = errors.Join(err, r.client.Close()) }()
@@ -70,6 +71,11 @@ func Run(ctx context.Context, st store.Store, cfg Config, view View) (_ Result, 
 	end = errors.Join(end, r.team.stop())
 	res, err := r.result(after, total)
 	return res, errors.Join(end, err)
+}
+
+// Logger logs warnings and errors to w.
+func Logger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // configure takes a queue of its own in a store that nobody else works with, and sets its rates.

@@ -115,7 +115,7 @@ func (r *run) routes() map[string]http.HandlerFunc {
 // RunWorkerProcess is a worker process of a demo: the first line of in says what to do; when in ends, it drains and returns. Log lines go to
 // messages.
 func RunWorkerProcess(ctx context.Context, in io.Reader, messages io.Writer) (err error) {
-	log := slog.New(slog.NewTextHandler(messages, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := Logger(messages)
 	orders := json.NewDecoder(in)
 	var spec workerSpec
 	if err := orders.Decode(&spec); err != nil {
