@@ -41,7 +41,7 @@ func TestF003_AllWorkersKilled(t *testing.T) {
 // terminal record, none twice.
 func TestF068_KilledAtRandomMoments(t *testing.T) {
 	stores(t, func(t *testing.T, open func(*testing.T) *env) {
-		for round := range rounds() {
+		for round := range rounds(t) {
 			t.Run(fmt.Sprint(round), func(t *testing.T) {
 				t.Parallel()
 				e := open(t)

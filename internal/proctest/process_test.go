@@ -145,10 +145,10 @@ func (e *env) end() {
 	}
 }
 
-// starved reports whether a process ended with a claim unanswered, which is allowed, on a machine that gave it no time.
+// starved reports whether a process was left with something at the end of its drain on a machine that gave it no time.
 func (e *env) starved(proc string) bool {
 	for i := range e.events {
-		if ev := &e.events[i]; ev.Kind == evDown && ev.Proc == proc && strings.HasSuffix(ev.Text, ": a claim was not answered") {
+		if ev := &e.events[i]; ev.Kind == evDown && ev.Proc == proc && strings.HasPrefix(ev.Text, "drain ended after ") {
 			return e.stall(ev.At-int64(4*v), ev.At) > 0
 		}
 	}

@@ -68,7 +68,7 @@ func TestF057_FencedBeforeTheNextCall(t *testing.T) {
 // is counted as a failure or a loss, and what it gave back starts elsewhere within two seconds, not after a visibility timeout.
 func TestF072_DrainedAtRandomMoments(t *testing.T) {
 	stores(t, func(t *testing.T, open func(*testing.T) *env) {
-		for round := range rounds() {
+		for round := range rounds(t) {
 			t.Run(fmt.Sprint(round), func(t *testing.T) {
 				t.Parallel()
 				e := open(t)
@@ -103,13 +103,13 @@ func TestF072_DrainedAtRandomMoments(t *testing.T) {
 	})
 }
 
-// states are what the store answered to the settles of a process for commands, by id; the last answer counts.
+// states are what the store answered when a process offered results of commands, by id; the last answer counts.
 func (e *env) states(proc string, ids []string) map[string]string {
 	states := map[string]string{}
 	for i := range e.events {
 		if ev := &e.events[i]; ev.Kind == evSettle && ev.Proc == proc && ev.Text == "" {
 			for _, it := range ev.Items {
-				if slices.Contains(ids, it.ID) {
+				if slices.Contains(ids, it.ID) && it.Outcome == store.OutcomeDone.String() {
 					states[it.ID] = it.State
 				}
 			}
