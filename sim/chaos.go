@@ -138,8 +138,8 @@ func (p *proc) drained() {
 	if late := w.now - p.drainBy; late > 50*time.Millisecond+w.plan.lag && p.resumed < p.drainAsk {
 		w.fail("drain", "%s ended %v after its budget", p.id, late)
 	}
-	if len(r.Running) == 0 && len(p.runs) > 0 {
-		w.fail("drain", "%s reports nothing that runs, but %d handlers do", p.id, len(p.runs))
+	if n := p.busy(store.Intake) + p.busy(store.Repoll); len(r.Running) == 0 && n > 0 {
+		w.fail("drain", "%s reports nothing that runs, but %d handlers do", p.id, n)
 	}
 	p.gone()
 	w.restart(p.slot)

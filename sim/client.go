@@ -32,10 +32,16 @@ func (c *client) start() {
 				kind = "poison"
 			}
 			items := []store.Submission{c.draw(kind)}
-			for w.chance(0.3) {
+			for w.chance(0.4) {
 				items = append(items, c.draw(kind))
 			}
-			c.submit(items, 0)
+			if w.chance(0.5) {
+				c.submit(items, 0)
+				return
+			}
+			for i := range items { // in a burst of calls: wake-ups come while a claim is in flight
+				w.after(w.between(0, 8*time.Millisecond), func() { c.submit(items[i:i+1], 0) })
+			}
 		})
 	}
 	rate := w.plan.act

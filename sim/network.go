@@ -20,6 +20,9 @@ func send[R any](w *world, p *proc, op faultstore.Op, timeout time.Duration, ste
 	sent := w.now
 	fault, delay := w.fault(p, op)
 	there, back := w.between(50*time.Microsecond, w.plan.latency), w.between(50*time.Microsecond, w.plan.latency)
+	if fault == faultstore.Delay && w.chance(0.5) { // on the way back
+		back, delay = back+delay/4, 0
+	}
 	if fault != 0 {
 		w.faults++
 		w.log("%s %s gets %s", p.name(), op, fault)
@@ -75,6 +78,9 @@ func send[R any](w *world, p *proc, op faultstore.Op, timeout time.Duration, ste
 	default:
 		if there += delay; there >= timeout && w.chance(0.5) {
 			break // given up before it left
+		}
+		if there >= timeout && p != nil {
+			p.late = true
 		}
 		w.after(there, made(func(r R, err error) { w.after(back, func() { reply(r, err) }) }))
 	}

@@ -46,6 +46,7 @@ type record struct {
 	starts, failures, losses, polls int
 	state                           []byte
 	settled                         store.LeaseName
+	refused                         int           // settlements of this lease
 	broken                          time.Duration // when a user last broke a lease
 	asked                           time.Duration // when a user's cancel was taken; 0 if none stands
 	since                           time.Duration // eligible since; -1 if it is not
@@ -214,7 +215,7 @@ func (o *oracle) granted(p *proc, req *store.ClaimRequest, g *store.Grant, c *st
 	o.onTime(r, g, c)
 	o.token = c.Lease.Token
 	r.lease, r.owner, r.taken, r.until, r.renewed = c.Lease, p.id, o.lease, o.lease.Add(o.cfg.V()), o.w.now
-	r.status, r.since = c.Status, -1
+	r.status, r.since, r.refused = c.Status, -1, 0
 	return true
 }
 
@@ -268,6 +269,9 @@ func (o *oracle) maintenance(by string, rep *store.MaintainReply) {
 	reaped, lost := 0, 0
 	for _, id := range o.ids {
 		r := o.recs[id]
+		if r.lease != (store.LeaseName{}) && o.lease > r.until-store.Millis(o.cfg.V().Milliseconds()/8) {
+			o.fenced(id, r)
+		}
 		if r.lease == (store.LeaseName{}) || r.until > o.lease && rep.Reaped == 0 {
 			continue
 		}
@@ -294,10 +298,9 @@ func (o *oracle) reaped(by, id string, r *record, c *store.Command) bool {
 	if r.until > o.lease {
 		o.fail("lease", "%s: lease %s of %s was reaped %v before its end", id, r.lease, r.owner, r.until.Sub(o.lease))
 	}
-	o.fenced(id, r)
 	loss := o.beats[r.owner] <= o.lease
 	if loss {
-		r.lose(o)
+		r.lose(o, o.lease)
 	}
 	o.unlease(r)
 	if c != nil {
@@ -308,8 +311,8 @@ func (o *oracle) reaped(by, id string, r *record, c *store.Command) bool {
 	return loss
 }
 
-func (r *record) lose(o *oracle) {
-	if o.lease.Sub(r.taken) > 2*o.cfg.V() {
+func (r *record) lose(o *oracle, lease store.Millis) {
+	if lease.Sub(r.taken) > 2*o.cfg.V() {
 		r.losses = 0
 	}
 	r.losses++

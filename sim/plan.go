@@ -107,12 +107,12 @@ func draw(r *rand.Rand, seed uint64) plan {
 	p.latency = pick(2*time.Millisecond, 20*time.Millisecond, 100*time.Millisecond)
 	p.lag = pick(0, 0, 5*time.Millisecond)
 	p.faults, p.deafness = some(2, 0.3), some(3, 1)
-	p.crash, p.stop, p.drain = some(2, 0.15), some(3, 0.1), some(3, 0.08)
-	p.clock, p.outage, p.cut = some(4, 0.06), some(4, 0.05), some(4, 0.08)
-	p.act, p.rude = some(1, 1.5), some(3, 0.3)
+	p.crash, p.stop, p.drain = some(2, 0.3), some(2, 0.3), some(3, 0.2)
+	p.clock, p.outage, p.cut = some(3, 0.2), some(3, 0.1), some(3, 0.2)
+	p.act, p.rude = some(1, 2), some(2, 0.8)
 	p.pauses = r.IntN(3) == 0
-	if r.IntN(5) == 0 {
-		p.poison = 1
+	if r.IntN(4) == 0 {
+		p.poison = 1 + r.IntN(3)
 	}
 	return p
 }

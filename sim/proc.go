@@ -38,6 +38,7 @@ type proc struct {
 	resumed   time.Duration // when it last went on
 	backlog   []func()
 	cut       time.Duration // from the store until then
+	late      bool          // a call of it may arrive after it has given up
 	draining  bool
 	drainBy   time.Duration
 	drainAsk  time.Duration

@@ -117,10 +117,12 @@ func (r *run) play() {
 	r.rude = !w.healed && w.chance(w.plan.rude)
 	if typ == "poison" && r.inv.Lane == store.Intake {
 		w.after(w.between(10*time.Millisecond, time.Second), func() {
-			if !r.over && !r.p.dead && !r.p.stopped {
-				w.log("%s is killed by %s", r.p.id, r.inv.Items[0].Cmd.ID)
-				r.p.crash()
-			}
+			r.p.deliver(func() {
+				if !r.over {
+					w.log("%s is killed by %s", r.p.id, r.inv.Items[0].Cmd.ID)
+					r.p.crash()
+				}
+			})
 		})
 		return
 	}

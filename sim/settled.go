@@ -21,7 +21,9 @@ func (o *oracle) settled(p *proc, req *store.SettleRequest, res []store.SettleRe
 		if got.Err != nil {
 			if !current {
 				o.fail("stale-owner", "%s: the settlement of %s was refused as invalid, not as lost", it.ID, it.Lease)
+				continue
 			}
+			r.refused++
 			continue
 		}
 		want := store.SettleLost
@@ -38,7 +40,27 @@ func (o *oracle) settled(p *proc, req *store.SettleRequest, res []store.SettleRe
 			continue
 		}
 		if want == store.SettleDone {
+			o.asAnswered(r, it)
 			o.ended(r, it, got)
+		}
+	}
+}
+
+// asAnswered looks whether what is settled is what the handler has answered: an error that nobody is to blame for may become a give-back.
+func (o *oracle) asAnswered(r *record, s *store.Settlement) {
+	if r.refused > 0 || s.Kind == store.OutcomeAbandon {
+		return
+	}
+	for _, x := range r.runs {
+		for i, it := range x.inv.Items {
+			if x.leases[i] != s.Lease {
+				continue
+			}
+			kind := it.Answered()
+			blameless := s.Kind == store.OutcomeGiveBack && (kind == store.OutcomeRetry || kind == store.OutcomeCancelRetry || kind == 0)
+			if kind != s.Kind && !blameless && (kind != 0 || s.Kind != store.OutcomeRetry) {
+				o.fail("counters", "%s was answered with %s and is settled with %s", s.ID, kind, s.Kind)
+			}
 		}
 	}
 }
@@ -48,7 +70,7 @@ func (o *oracle) ended(r *record, it *store.Settlement, got *store.SettleResult)
 	poll := r.status == store.Processing
 	r.settled = it.Lease
 	if it.Kind == store.OutcomeAbandon {
-		r.lose(o)
+		r.lose(o, o.lease+min(max(0, o.w.wall()-o.last), store.Millis(o.cfg.V().Milliseconds())/4))
 		o.unlease(r)
 		r.status = got.Status
 		return
@@ -78,6 +100,11 @@ func (o *oracle) ended(r *record, it *store.Settlement, got *store.SettleResult)
 	}
 	o.unlease(r)
 	r.status = got.Status
+	if end := r.sub.Deadline; it.Kind == store.OutcomeRetry && end != 0 && o.w.wall().Add(max(it.Delay, store.MinPoll)) >= end && !got.Status.Terminal() {
+		if c := o.peek(it.ID); c == nil || c.CancelAsked == 0 {
+			o.fail("deadline", "%s is to be tried again in %v, after its deadline", it.ID, it.Delay)
+		}
+	}
 	for i := range got.FollowUps {
 		o.entered(&it.FollowUps[i], &got.FollowUps[i])
 		if got.FollowUps[i].Err == nil {
@@ -114,8 +141,10 @@ func (o *oracle) started(p *proc, own *run, it *dispatch.Item) {
 	r.runs = append(r.runs, own)
 }
 
-// fenced looks whether the owner of a reaped lease has ended the context.
+// fenced looks whether the owner of a lease that may end within V/8 has ended the context.
 func (o *oracle) fenced(id string, r *record) {
+	// The core may be told late by its loop, and the store counts whole milliseconds.
+	margin := store.Millis((o.cfg.V()/8 - o.w.plan.lag).Milliseconds()) - 3
 	for _, x := range r.runs {
 		for i, it := range x.inv.Items {
 			if x.over || it.Cmd.ID != id || x.leases[i] != r.lease {
@@ -124,8 +153,8 @@ func (o *oracle) fenced(id string, r *record) {
 			if answered := it.Answered() != 0; answered || x.abandoned {
 				continue
 			}
-			if x.causes[i] == nil && x.cause == nil && !x.p.stopped && x.p.resumed <= r.renewed && o.w.stepped <= r.renewed {
-				o.fail("fence", "%s: lease %s was reaped, and %s runs it with a context that has not ended", id, r.lease, x.p.id)
+			if x.causes[i] == nil && x.cause == nil && !x.p.stopped && x.p.resumed <= r.renewed && o.w.stepped <= r.renewed && o.lease > r.until-margin {
+				o.fail("fence", "%s: lease %s ends in %v, and %s runs it with a context that has not ended", id, r.lease, r.until.Sub(o.lease), x.p.id)
 			}
 		}
 	}

@@ -92,6 +92,7 @@ func (o *oracle) tick() {
 			o.starves(c, r)
 		}
 		o.cancelDue(c, r)
+		o.kept(c, r)
 	}
 	o.lateEnd(len(live))
 	o.contexts()
@@ -225,6 +226,22 @@ func (o *oracle) cancelDue(c *store.Command, r *record) {
 	}
 }
 
+// kept looks whether a worker that lives renews what it has.
+func (o *oracle) kept(c *store.Command, r *record) {
+	w := o.w
+	if c.Place != store.Leased || r.refused > 2 || c.Deadline != 0 && w.wall() > c.Deadline {
+		return
+	}
+	for _, p := range w.slots {
+		if p == nil || p.id != r.owner || p.stopped || p.late {
+			continue
+		}
+		if since := max(r.renewed, p.calm, p.resumed, o.calm); w.now-since > o.cfg.V()*3/8+time.Second {
+			o.fail("lease", "%s: %s lives and has not renewed its lease %s since %v", c.ID, p.id, c.Lease, r.renewed)
+		}
+	}
+}
+
 // lateEnd looks whether the store keeps commands as live that time has ended, and whether somebody does upkeep.
 func (o *oracle) lateEnd(live int) {
 	w := o.w
@@ -250,7 +267,7 @@ func (o *oracle) lateEnd(live int) {
 	}
 	late := map[string]time.Duration{}
 	if n > live {
-		for _, id := range o.kept() {
+		for _, id := range o.unended() {
 			since, known := o.late[id]
 			if !known {
 				since = w.now
@@ -264,8 +281,8 @@ func (o *oracle) lateEnd(live int) {
 	o.late = late
 }
 
-// kept are the ids of the commands that read as ended and are kept as live.
-func (o *oracle) kept() []string {
+// unended are the ids of the commands that read as ended and are kept as live.
+func (o *oracle) unended() []string {
 	var ids []string
 	for _, q := range o.w.plan.queues {
 		for _, status := range []store.Status{store.Pending, store.Processing} {
@@ -299,7 +316,7 @@ func (o *oracle) contexts() {
 				if p.resumed > 0 || w.offset != 0 || o.calm > 0 {
 					continue // the worker counts on its own clock
 				}
-				if late := w.wall().Sub(d); late > time.Second {
+				if late := w.wall().Sub(d); late > time.Second+w.plan.v/2 { // an answer may have been so long on its way
 					o.fail("deadline", "%s runs %s %v after its deadline with a context that has not ended", p.id, it.Cmd.ID, late)
 				}
 			}
