@@ -160,6 +160,9 @@ var actCases = []kase{
 		f.settle(c, store.OutcomeGiveBack)
 		f.check(slices.Equal(ids(f.claim("w1", store.Intake, 5)), []string{"a-0001", "a-0002", "a-0000"}), "not in the new order")
 		f.check(f.get("a-0000").Priority == 9, "%d", f.get("a-0000").Priority)
+		f.cancel("a-0000")
+		f.tryCancel(store.CancelRequest{IDs: []string{"a-0000"}, Force: true})
+		f.wrong(f.act(store.ActReprioritise, "a-0000", prio(1)), store.ErrState)
 	}},
 	{"run_now", "run now ends a backoff or a delay, and makes a poll due", func(f *fixture) {
 		f.settle(f.start("backoff"), store.OutcomeRetry, delay(time.Hour))

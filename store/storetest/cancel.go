@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -163,6 +164,25 @@ var cancelCases = []kase{
 		f.check(f.lane(store.Intake).InLine == 0 && f.stats().Queues[0].Cancelled == 500, "%+v", f.stats().Queues[0])
 		_, err := f.s.Cancel(f.ctx(), store.CancelRequest{IDs: make([]string, store.MaxItems+1)})
 		f.wrong(err, store.ErrTooLarge)
+	}},
+	{"poison_visit", "visits that kill their workers come to an end too: the command is CANCELLED with a note once it was lost too often", func(f *fixture) {
+		f.queue("q", func(q *store.QueueConfig) { q.CancelFor = time.Hour })
+		f.park("a", hook)
+		f.cancel("a")
+		for i := 1; i <= store.DefaultLosses; i++ {
+			f.is("a", store.Processing, store.InLine)
+			f.lose(fmt.Sprint("w", i), store.Repoll, "a")
+		}
+		g := f.is("a", store.Cancelled, store.Nowhere)
+		f.check(strings.HasPrefix(g.Error, "cancel_hook_failed: "), "error %q", g.Error)
+	}},
+	{"note_cut", "the note of a failed hook fits into the largest error", func(f *fixture) {
+		f.park("a", hook)
+		f.cancel("a")
+		f.settle(f.claim1("w1", store.Repoll, "a"), store.OutcomeCancelRetry, errText(strings.Repeat("x", store.MaxError)))
+		f.Pass(store.DefaultCancelFor)
+		g := f.is("a", store.Cancelled, store.Nowhere)
+		f.check(len(g.Error) == store.MaxError && strings.HasPrefix(g.Error, "cancel_hook_failed: xx"), "%d bytes", len(g.Error))
 	}},
 	{"suspended_visit_loss", "a worker that dies in a visit is a loss like any other, and the visit comes again", func(f *fixture) {
 		f.park("a", hook)
