@@ -34,7 +34,10 @@ var harness = storetest.Harness{
 
 var relaxed = &sqlitestore.Options{Relaxed: true}
 
-func TestConformance(t *testing.T) { storetest.Run(t, harness) }
+func TestConformance(t *testing.T) {
+	t.Cleanup(func() { checkPlans(t) }) // of everything that the suite has made the stores do
+	storetest.Run(t, harness)
+}
 
 func TestRandom(t *testing.T) { storetest.RunRandom(t, harness) }
 

@@ -135,10 +135,22 @@ func (r *reader) get(st stmt, blobs bool) (*row, error) {
 	if err == nil {
 		err = w.finish(r, blobs)
 	}
-	if _, ok := err.(*unreadable); ok {
-		return nil, nil // the writer sets it aside when it comes to it
+	if u, ok := err.(*unreadable); ok {
+		r.s.damaged(u)
+		return nil, nil
 	}
 	return w, err
+}
+
+// damaged lets the writer set a record aside that a reader could not read. Nobody waits for it.
+func (s *Store) damaged(u *unreadable) {
+	o := &op{durable: true, done: make(chan error, 1), run: func(w *writer) error {
+		_, err := w.complete(u.n) // looks again: it may have been changed since
+		return err
+	}}
+	if s.w.push(bulk, o) == nil { // else the store is being closed, and the next reader will meet it
+		s.w.left()
+	}
 }
 
 // finish makes the command complete, or takes its values off.

@@ -47,7 +47,7 @@ type Options struct {
 	// Logger gets what an operator should know; nil means slog.Default().
 	Logger *slog.Logger
 
-	beforeCommit func(durable bool) // tests only
+	beforeCommit func(w *writer, durable bool) // tests only
 }
 
 // Store is a store.Store in one file. Open it with [Open].

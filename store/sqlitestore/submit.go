@@ -138,7 +138,6 @@ func (w *writer) submit(now rule.Now, sub *store.Submission, capped bool) (store
 			return store.SubmitResult{}, err
 		}
 	}
-	w.numbers.note(sub.ID, r.n)
 	if rule.Claimable(now, r.c) {
 		w.hit(r)
 	}

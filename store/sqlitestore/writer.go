@@ -263,17 +263,20 @@ func (w *writer) isolate(ops []*op, durable bool) {
 	}
 	var good []*op
 	for i, o := range ops {
-		if err := w.alone(o); err != nil {
-			o.done <- err
-			if !w.c.InTx() { // the error took the whole transaction, as a full disk does
-				w.rollback()
-				w.answer(good, err)
-				w.answer(ops[i+1:], err)
-				return
-			}
+		err := w.alone(o)
+		if err == nil {
+			good = append(good, o)
 			continue
 		}
-		good = append(good, o)
+		o.done <- err
+		if !w.c.InTx() { // it took the whole transaction along, as a full disk does: the others try without it
+			if rest := append(good, ops[i+1:]...); len(rest) > 0 {
+				w.isolate(rest, durable)
+			} else {
+				w.rollback()
+			}
+			return
+		}
 	}
 	w.answer(good, w.commit(durable))
 }
@@ -360,7 +363,7 @@ func (w *writer) synchronous(full bool) error {
 // commit ends the transaction, and flushes the log if a call in it needs that.
 func (w *writer) commit(durable bool) error {
 	if f := w.s.opt.beforeCommit; f != nil {
-		f(durable)
+		f(w, durable)
 	}
 	if err := w.exec("COMMIT"); err != nil {
 		w.rollback()

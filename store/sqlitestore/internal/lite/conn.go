@@ -116,6 +116,9 @@ func (c *Conn) Exec(script string) error {
 	return nil
 }
 
+// Prepared, unless nil, is told each text that is prepared: tests collect them to look at their plans. It is called concurrently.
+var Prepared func(sql string)
+
 // Prepare returns the statement of this text; it is prepared once in the life of the connection.
 func (c *Conn) Prepare(sql string) (*Stmt, error) {
 	if s := c.stmts[sql]; s != nil {
@@ -129,6 +132,9 @@ func (c *Conn) Prepare(sql string) (*Stmt, error) {
 	if rc := sqlite3.Xsqlite3_prepare_v3(c.tls, c.db, z, -1, sqlite3.SQLITE_PREPARE_PERSISTENT, c.out, 0); rc != sqlite3.SQLITE_OK {
 		return nil, c.err(rc, sql)
 	}
+	if Prepared != nil {
+		Prepared(sql)
+	}
 	s := &Stmt{c: c, h: *(*uintptr)(ptr(c.out)), sql: sql}
 	c.stmts[sql] = s
 	return s, nil
@@ -141,15 +147,6 @@ func (c *Conn) Must(sql string) *Stmt {
 		return &Stmt{c: c, sql: sql, err: err}
 	}
 	return s
-}
-
-// Statements lists the text of all statements that were prepared.
-func (c *Conn) Statements() []string {
-	var all []string
-	for sql := range c.stmts {
-		all = append(all, sql)
-	}
-	return all
 }
 
 // Changes is how many rows the last INSERT, UPDATE or DELETE changed.

@@ -1,0 +1,83 @@
+package sqlitestore
+
+import (
+	"context"
+	"io/fs"
+
+	"github.com/twolane/twolane/store/sqlitestore/internal/lite"
+)
+
+// BeforeCommit calls f in the writer before each commit. synchronous is the value of the pragma at that moment: 2 flushes the log in the
+// commit, 1 does not.
+func (o *Options) BeforeCommit(f func(durable bool, synchronous int64)) *Options {
+	o.beforeCommit = func(w *writer, durable bool) {
+		n, err := w.pragma("PRAGMA synchronous")
+		if err != nil {
+			panic(err)
+		}
+		f(durable, n)
+	}
+	return o
+}
+
+// Break lets a step fail in the middle: it runs between two others if they wait together.
+func (s *Store) Break(ctx context.Context, sql string) error {
+	return s.do(ctx, normal, true, func(w *writer) error {
+		w.st.change().seq += 100 // must not survive
+		return w.c.Exec(sql)
+	})
+}
+
+// Hold keeps the writer busy until release is closed.
+func (s *Store) Hold(ctx context.Context, held chan<- struct{}, release <-chan struct{}) error {
+	return s.do(ctx, urgent, false, func(*writer) error {
+		close(held)
+		<-release
+		return nil
+	})
+}
+
+// Waiting is how many callers wait for the writer.
+func (s *Store) Waiting() int {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	return s.w.waiting
+}
+
+// Read calls f in a snapshot of a reader.
+func (s *Store) Read(ctx context.Context, f func(c *lite.Conn) error) error {
+	return s.read(ctx, func(r *reader) error { return f(r.c) })
+}
+
+// Frames is how many frames the log has, and how many of them are in the database.
+func (s *Store) Frames() (frames, copied int) {
+	s.wal.mu.Lock()
+	defer s.wal.mu.Unlock()
+	return s.wal.frames, s.wal.copied
+}
+
+// Migrate brings a file to the schema of files, as a program with these files would.
+func Migrate(ctx context.Context, path string, files fs.FS) error {
+	c, err := lite.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	all, err := migrations(files)
+	if err != nil {
+		return err
+	}
+	return migrate(ctx, c, all)
+}
+
+// SchemaFiles are the migrations of this program.
+var SchemaFiles fs.FS = schemaFiles
+
+// CheckpointAt is the length of the log at which it is copied.
+const CheckpointAt = checkpointAt
+
+// FrameSize is what a page takes in the log.
+const FrameSize = frameSize
+
+// NetworkFS says why a file system with this magic number is refused.
+func NetworkFS(magic uint32) string { return networkFS[magic] }
