@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/twolane/twolane/internal/demo"
 	"github.com/twolane/twolane/internal/openstore"
+	"github.com/twolane/twolane/store"
 )
 
 // demoFlags are the flags of demo that are not settings of the demo itself.
@@ -113,7 +116,8 @@ func runDemo(cmd *cobra.Command, std streams, cfg demo.Config, f demoFlags) (err
 // writeSummary says what happened in words.
 func writeSummary(w io.Writer, r demo.Result, broken []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d of %d tasks were launched in %.1f s, and %d succeeded after %.1f s.\n", r.Launched, r.Commands, r.LaunchSeconds, r.Succeeded, r.TotalSeconds)
+	fmt.Fprintf(&b, "\n%d of %d tasks were launched in %.1f s, up to %d were live at once, and %d had succeeded after %.1f s.\n",
+		r.Launched, r.Commands, r.LaunchSeconds, r.LiveMax, r.Succeeded, r.TotalSeconds)
 	fmt.Fprintf(&b, "The cloud saw at most %d calls in any second and throttled %d.\n", r.APICallsPerSecond, r.Throttled)
 	fmt.Fprintf(&b, "Tasks were checked %d times; half of the calls were late by at most %.0f ms, 99 %% by at most %.0f ms, all by at most %.0f ms.\n",
 		r.Polls, r.PollLatenessMS.P50, r.PollLatenessMS.P99, r.PollLatenessMS.Max)
@@ -149,7 +153,10 @@ func newDemoWorker(std streams) *cobra.Command {
 	return &cobra.Command{
 		Use: demoWorkerVerb, Short: "A worker process of demo; its input says what to do", Hidden: true, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return demo.RunWorkerProcess(cmd.Context(), std.in, std.err)
+			open := func(ctx context.Context, url string, log *slog.Logger) (store.Store, error) {
+				return openstore.Open(ctx, url, &openstore.Options{Logger: log})
+			}
+			return demo.RunWorkerProcess(cmd.Context(), open, std.in, std.err)
 		},
 	}
 }

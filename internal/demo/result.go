@@ -24,6 +24,7 @@ type Result struct {
 	Throttled          int       `json:"throttled"`
 	LeaseLosses        int       `json:"lease_losses"`
 	Audit              string    `json:"audit"` // "ok" or the first violation
+	LiveMax            int       `json:"-"`     // most tasks that ran at once
 }
 
 // MaxStall is the longest intake stall that a demo forgives: a worker that missed its wake-up looks again after its poll

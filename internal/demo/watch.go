@@ -108,6 +108,7 @@ func (r *run) result(ctx context.Context, total time.Duration) (Result, error) {
 		Store: r.cfg.Store, Commands: r.cfg.Commands, Launched: cloud.Launched, DuplicateRuns: cloud.DuplicateRuns,
 		TotalSeconds: round(total.Seconds(), 0.01), LongestIntakeStall: round(r.stall.Longest().Seconds(), 0.001),
 		PollLatenessMS: r.late.Quantiles(), APICallsPerSecond: cloud.CallsPerSecondMax, Throttled: cloud.Throttled,
+		LiveMax: cloud.LiveMax,
 	}
 	if !cloud.LastLaunch.IsZero() {
 		res.LaunchSeconds = round(cloud.LastLaunch.Sub(r.started).Seconds(), 0.01)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/twolane/twolane"
 	"github.com/twolane/twolane/internal/cloudsim"
-	"github.com/twolane/twolane/internal/openstore"
 	"github.com/twolane/twolane/store"
 )
 
@@ -112,16 +111,19 @@ func (r *run) routes() map[string]http.HandlerFunc {
 	}}
 }
 
+// Opener opens the store at a URL.
+type Opener func(ctx context.Context, url string, log *slog.Logger) (store.Store, error)
+
 // RunWorkerProcess is a worker process of a demo: the first line of in says what to do; when in ends, it drains and returns. Log lines go to
 // messages.
-func RunWorkerProcess(ctx context.Context, in io.Reader, messages io.Writer) (err error) {
+func RunWorkerProcess(ctx context.Context, open Opener, in io.Reader, messages io.Writer) (err error) {
 	log := Logger(messages)
 	orders := json.NewDecoder(in)
 	var spec workerSpec
 	if err := orders.Decode(&spec); err != nil {
 		return fmt.Errorf("read orders: %w", err)
 	}
-	st, err := openstore.Open(ctx, spec.Store, &openstore.Options{Logger: log})
+	st, err := open(ctx, spec.Store, log)
 	if err != nil {
 		return err
 	}
