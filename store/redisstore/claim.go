@@ -111,7 +111,7 @@ func (c *claimed) read(p []rueidis.RedisMessage) error {
 		return badReply("claim", err)
 	}
 	grants, err := p[3].ToString()
-	if err != nil || len(grants)%6 != 0 {
+	if err != nil || len(grants)%8 != 0 {
 		return badReply("claim", err)
 	}
 	ids, err := p[4].ToArray()
@@ -142,43 +142,49 @@ func (c *claimed) read(p []rueidis.RedisMessage) error {
 		}
 	}
 	at := 0
-	c.grants = make([]store.Grant, 0, len(grants)/6)
+	c.grants = make([]store.Grant, 0, len(ids))
 	items := make([]*store.Command, 0, len(ids))
-	for g := []byte(grants); len(g) > 0; g = g[6:] {
-		n, line := int(binary.LittleEndian.Uint16(g[2:])), int(binary.LittleEndian.Uint16(g[4:]))
-		if line < 1 || line > len(defs) || at+n > len(ids) {
+	for g := []byte(grants); len(g) > 0; g = g[8:] {
+		batch, n, line := int(binary.LittleEndian.Uint16(g[2:])), int(binary.LittleEndian.Uint16(g[4:])), int(binary.LittleEndian.Uint16(g[6:]))
+		if line < 1 || line > len(defs) || at+n > len(ids) || batch < 1 {
 			return badReply("claim", nil)
 		}
-		start := len(items)
-		for i := at; i < at+n; i++ {
-			id, _ := ids[i].ToString()
-			rec, _ := recs[i].ToString()
-			lease := heldLease{name: store.LeaseName{Token: uint64(first) + uint64(i) + 1, Nonce: c.req.Nonce}, owner: c.req.Worker, at: c.now}
-			until := c.until
-			if values != nil {
-				v, _ := values[i].ToString()
-				var ok bool
-				if lease, ok = parseLease(v); !ok {
-					continue
+		for ; n > 0; n -= batch {
+			start := len(items)
+			for range min(n, batch) {
+				lease := heldLease{name: store.LeaseName{Token: uint64(first) + uint64(at) + 1, Nonce: c.req.Nonce}, owner: c.req.Worker, at: c.now}
+				until := c.until
+				if values != nil {
+					v, _ := values[at].ToString()
+					lease, _ = parseLease(v) // the script has compared its name
+					t, _ := ends[at].AsInt64()
+					until = store.Millis(t)
 				}
-				n, _ := ends[i].AsInt64()
-				until = store.Millis(n)
+				if cmd := c.command(&ids[at], &recs[at], defs[line-1], lease, until); cmd != nil {
+					items = append(items, cmd)
+				}
+				at++
 			}
-			cmd, err := decodeRecord(id, rec, defs[line-1], nil, false)
-			if err != nil {
-				c.unreadable = append(c.unreadable, id, lease.name.String())
-				continue
+			if len(items) > start {
+				c.grants = append(c.grants, store.Grant{Lane: store.Lane(g[0]), Class: store.Class(g[1]), Items: items[start:len(items):len(items)]})
 			}
-			lease.put(cmd, until)
-			c.wanted(cmd, rec)
-			items = append(items, cmd)
-		}
-		at += n
-		if len(items) > start {
-			c.grants = append(c.grants, store.Grant{Lane: store.Lane(g[0]), Class: store.Class(g[1]), Items: items[start:len(items):len(items)]})
 		}
 	}
 	return nil
+}
+
+// command decodes one record; nil if it cannot be read.
+func (c *claimed) command(id, rec *rueidis.RedisMessage, d *lineDef, lease heldLease, until store.Millis) *store.Command {
+	name, _ := id.ToString()
+	text, _ := rec.ToString()
+	cmd, err := decodeRecord(name, text, d, nil, false)
+	if err != nil {
+		c.unreadable = append(c.unreadable, name, lease.name.String())
+		return nil
+	}
+	lease.put(cmd, until)
+	c.wanted(cmd, text)
+	return cmd
 }
 
 // wanted notes which blobs of a record are in keys of their own.

@@ -16,7 +16,7 @@ import (
 //	 3 seq 6            9 created 6   15 flags 4    19 priority 1   20 line 16   36 fingerprint 8   44 blocks
 //
 //	run       eligible 6, due 6 (terminal: ended, purge), starts 4, polls 4, failures 4, losses 2, decodes 1
-//	settled   token 6, nonce: length 1
+//	settled   the lease name: length 1
 //	times     not_before 6, start_by 6, deadline 6
 //	opts      max failures 4, retention in ms (float64), retention in ns 8
 //	cancel    asked 6, until 6, ends 1, reason: length 4
@@ -258,8 +258,11 @@ func decodeRecord(id, rec string, d *lineDef, x *ext, noBlobs bool) (*store.Comm
 		c.Eligible = c.Created
 	}
 	if flags&flagSettled != 0 {
-		c.Settled.Token = r.uint(6)
-		c.Settled.Nonce = r.str(int(r.uint(1)))
+		name, err := store.ParseLeaseName(r.str(int(r.uint(1))))
+		if err != nil {
+			return nil, errRecord
+		}
+		c.Settled = name
 	}
 	if flags&flagTimes != 0 {
 		c.NotBefore, c.StartBy, c.Deadline = r.time(), r.time(), r.time()

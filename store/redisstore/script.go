@@ -17,7 +17,7 @@ import (
 var scriptFiles embed.FS
 
 // libParts are the files of script/lib in the order in which they use each other.
-var libParts = []string{"write", "record", "rule", "place", "trim", "exports"}
+var libParts = []string{"write", "record", "rule", "place", "exports"}
 
 // script is one Lua script with what it includes.
 type script struct {

@@ -6,7 +6,7 @@
 -- include: base
 local err = begin(false)
 if err then return err end
-local n, upto = tonumber(ARGV[2]), fmt('%.0f', wall + tonumber(ARGV[1]))
+local n, upto = tonumber(ARGV[2]), fmt('%d', wall + tonumber(ARGV[1]))
 local function add(key, from, to)
   local l = {}
   for i = from, to do l[#l + 1], l[#l + 2] = upto, ARGV[i] end

@@ -29,7 +29,7 @@ local function begin(advance, reading)
   if not (m[1] and m[2] and m[3] and m[4]) then -- a new namespace, or one that was flushed: it begins now
     run, lease = wall, wall
     if reading then return end
-    local w = fmt('%.0f', wall)
+    local w = fmt('%d', wall)
     call('HSET', KEYS[1], 'rd', SCHEMA, 'wr', SCHEMA, 'last', w, 'run', w, 'lease', w)
     return
   end
@@ -40,7 +40,7 @@ local function begin(advance, reading)
   run = tonumber(m[3]) + d
   lease = tonumber(m[4]) + min(d, floor(floor(vns / 1e6) / 4))
   if advance then
-    call('HSET', KEYS[1], 'last', fmt('%.0f', wall), 'run', fmt('%.0f', run), 'lease', fmt('%.0f', lease))
+    call('HSET', KEYS[1], 'last', fmt('%d', wall), 'run', fmt('%d', run), 'lease', fmt('%d', lease))
   end
 end
 
@@ -70,4 +70,10 @@ local function openkey(q, lane, cl, ty) return P .. 'o|' .. q .. '|' .. lane .. 
 local function nextpoll(key)
   local h = call('ZRANGE', key, 0, 0, 'WITHSCORES')
   if h[2] then call('ZADD', P .. 'kn', h[2], sub(key, #P + 1)) else call('ZREM', P .. 'kn', sub(key, #P + 1)) end
+end
+
+local function keysof(ids, prefix)
+  local ks = {}
+  for i = 1, #ids do ks[i] = P .. prefix .. ids[i] end
+  return ks
 end

@@ -4,23 +4,24 @@
 -- ARGV  worker, nonce, free of intake, free of repoll, bytes, number of wants; for each want: queue, lane (i, k), max, turn,
 --       suspect (0, 1), number of types; for each type: type, batch, max
 -- reply {maintenance, {granted, why, next in ms} for each want flat, first token, grants, ids, records, definitions of lines,
---       lease values, ends of leases}; a grant is lane, class, items (2 bytes), line (2 bytes). The last two only when a claim is repeated.
+--       lease values, ends of leases}; the grants are runs: lane, class, items of each but the last (2 bytes), items of all (2 bytes),
+--       line (2 bytes). The last two only when a claim is repeated.
 --       why: 0 full, 1 empty, 2 paused, 3 rate, 4 throttled, 5 more
--- include: base rate lib maintenance
+-- include: base rate lib sweep maintenance
 local err = begin(true)
 if err then return err end
 local M = maintain()
 local worker, nonce, bytes = ARGV[1], ARGV[2], tonumber(ARGV[5])
 local free = {i = tonumber(ARGV[3]), k = tonumber(ARGV[4])}
-local grants, gids, grecs, glines, lineno = {}, {}, {}, {}, {}
+local gids, grecs, glines, lineno = {}, {}, {}, {}
+local runlane, runclass, runbatch, runitems, runline = {}, {}, {}, {}, {} -- grants of one line that follow each other
 
 local function defs()
   if #glines == 0 then return glines end
   return call('HMGET', P .. 'ld', unpack(glines))
 end
 
-local function lineindex(line)
-  local base = sub(line, 1, 16)
+local function lineindex(base)
   local i = lineno[base]
   if not i then
     i = #glines + 1
@@ -29,40 +30,64 @@ local function lineindex(line)
   return i
 end
 
+-- granted notes a grant, or several of one item each.
+local function granted_(lane, cl, batch, k, base)
+  local n = #runlane
+  if n > 0 and runline[n] == base and runclass[n] == cl and runlane[n] == lane and runbatch[n] == batch and runitems[n] % batch == 0 then
+    runitems[n] = runitems[n] + k
+  else
+    n = n + 1
+    runlane[n], runclass[n], runbatch[n], runitems[n], runline[n] = lane, cl, batch, k, base
+  end
+end
+
+local function packruns()
+  local b = {}
+  for i = 1, #runlane do b[i] = spack('<BBHHH', runlane[i], runclass[i], runbatch[i], runitems[i], lineindex(runline[i])) end
+  return table.concat(b)
+end
+
 -- a repeated claim gets those of its leases that are still current
 local last = call('GET', P .. 'k|' .. worker)
 if last and sub(last, 1, #nonce + 1) == nonce .. ' ' then
   local l = cmsgpack.unpack(sub(last, #nonce + 2))
-  local ids, tvals, ends = l[3], {}, {}
+  local tok, ids, tvals, ends = l[1], l[2], {}, {}
   if #ids > 0 then
     local t, z = call('HMGET', P .. 'T', unpack(ids)), call('ZMSCORE', P .. 'L', unpack(ids))
     local ks = {}
     for i = 1, #ids do ks[i] = P .. 'c|' .. ids[i] end
     local rec, at = call('MGET', unpack(ks)), 0
-    for g = 1, #l[2] do
-      local lane, cl, n, base = sunpack('<BBHc16', l[2][g])
-      local kept = 0
-      for i = at + 1, at + n do
-        local name = fmt('%.0f', l[1] + i) .. '.' .. nonce .. ' '
-        if t[i] and rec[i] and sub(t[i], 1, #name) == name then
-          kept = kept + 1
-          local k = #gids + 1
-          gids[k], grecs[k], tvals[k], ends[k] = ids[i], rec[i], t[i], tonumber(z[i] or '0')
+    for r = 1, #l[3] do
+      local batch = l[5][r]
+      for from = at + 1, at + l[6][r], batch do
+        local kept = 0
+        for i = from, min(from + batch - 1, at + l[6][r]) do
+          local name = fmt('%d', tok + i) .. '.' .. nonce .. ' '
+          if t[i] and rec[i] and sub(t[i], 1, #name) == name then
+            kept = kept + 1
+            local k = #gids + 1
+            gids[k], grecs[k], tvals[k], ends[k] = ids[i], rec[i], t[i], tonumber(z[i] or '0')
+          end
+        end
+        if kept > 0 then
+          local n = #runlane + 1
+          runlane[n], runclass[n], runbatch[n], runitems[n], runline[n] = l[3][r], l[4][r], kept, kept, l[7][r]
         end
       end
-      at = at + n
-      if kept > 0 then grants[#grants + 1] = spack('<BBHH', lane, cl, kept, lineindex(base)) end
+      at = at + l[6][r]
     end
   end
-  return {M, {}, 0, table.concat(grants), gids, grecs, defs(), tvals, ends}
+  local g = packruns()
+  return {M, {}, 0, g, gids, grecs, defs(), tvals, ends}
 end
 
 local T0 = false   -- the token before the first of this call
 local throttles = call('EXISTS', P .. 'th') == 1
-local saved = {}   -- grants as a repeated claim will want them
 local items, looked = 0, 0
-local runs, leases, vms = fmt('%.0f', run), fmt('%.0f', lease), ceil(vns / 1e6)
+local runs, leases, vms = fmt('%d', run), fmt('%d', lease), ceil(vns / 1e6)
 local suspected = false
+local PLAIN = {} -- the first byte of flags of records that need no second look
+for _, f in ipairs({0, 1, 2, 3, 128, 129, 130, 131}) do PLAIN[f] = true end
 local report = {}
 
 local function count(k, f, d)
@@ -81,7 +106,7 @@ local function times(s, f0)
     starts = sunpack('<I4', s, 57)
     p = 72
   end
-  if band(f0, 2) ~= 0 then p = p + 7 + byte(s, p + 6) end
+  if band(f0, 2) ~= 0 then p = p + 1 + byte(s, p) end
   local nb, sb, dl = sunpack('<I6I6I6', s, p)
   return sb, dl, starts
 end
@@ -125,16 +150,26 @@ local function want(q, lane, wmax, turn, suspect, types)
   local function fill(L, several)
     local need = (n - granted) * L.t.batch
     local cnt = min(500, several and max(8, ceil(2 * need / several)) or need)
-    local r
-    if lane == 'k' then
-      r = call('ZRANGEBYSCORE', P .. 'l|' .. L.line, '-inf', runs, 'WITHSCORES', 'LIMIT', L.off, cnt)
-    else
-      r = call('ZRANGE', P .. 'l|' .. L.line, L.off, L.off + cnt - 1, 'WITHSCORES')
-    end
     local ids, sc, ks, k = {}, {}, {}, 0
-    for j = 1, #r, 2 do
-      k = k + 1
-      ids[k], sc[k], ks[k] = r[j], r[j + 1], P .. 'c|' .. r[j]
+    if several then
+      local r
+      if lane == 'k' then
+        r = call('ZRANGEBYSCORE', P .. 'l|' .. L.line, '-inf', runs, 'WITHSCORES', 'LIMIT', L.off, cnt)
+      else
+        r = call('ZRANGE', P .. 'l|' .. L.line, L.off, L.off + cnt - 1, 'WITHSCORES')
+      end
+      for j = 1, #r, 2 do
+        k = k + 1
+        ids[k], sc[k], ks[k] = r[j], r[j + 1], P .. 'c|' .. r[j]
+      end
+    else -- nothing is compared with these scores
+      if lane == 'k' then
+        ids = call('ZRANGEBYSCORE', P .. 'l|' .. L.line, '-inf', runs, 'LIMIT', L.off, cnt)
+      else
+        ids = call('ZRANGE', P .. 'l|' .. L.line, L.off, L.off + cnt - 1)
+      end
+      k = #ids
+      for j = 1, k do ks[j] = P .. 'c|' .. ids[j] end
     end
     L.ids, L.sc, L.n, L.i, L.off, L.more = ids, sc, k, 1, L.off + k, k == cnt
     looked = looked + k
@@ -146,8 +181,9 @@ local function want(q, lane, wmax, turn, suspect, types)
     while true do
       while L.i <= L.n do
         local s = L.rec[L.i]
-        if s and #s >= 44 and byte(s, 1) == 1 and byte(s, 2) == status and byte(s, 3) == 1 and sub(s, 21, 36) == sub(L.line, 1, 16) then
-          local f0 = byte(s, 16)
+        local v, st, f0, _
+        if s and #s >= 44 then v, st, _, _, _, _, _, _, _, _, _, _, _, _, _, f0 = byte(s, 1, 16) end
+        if v == 1 and st == status then
           if L.cl == 3 or band(f0, 4) == 0 then return true end
           local ok, sb, dl, starts = pcall(times, s, f0)
           if ok and not (dl ~= 0 and wall >= dl or sb ~= 0 and starts == 0 and wall >= sb) then return true end
@@ -187,8 +223,9 @@ local function want(q, lane, wmax, turn, suspect, types)
       if not head(L, k > 1 and k) then
         ls[k] = nil
       else
-        local s = tonumber(L.sc[L.i])
-        if k == 1 or s <= ls[k - 1].s then return L end
+        if k == 1 then return L end
+        local s = tonumber(L.sc[L.i] or L.s)
+        if s <= ls[k - 1].s then return L end
         L.s, ls[k] = s, nil
         local lo, hi = 1, k - 1 -- scores fall with the index
         while lo <= hi do
@@ -238,6 +275,46 @@ local function want(q, lane, wmax, turn, suspect, types)
   end
   local out, bytype = {}, {}
   local xrem, xladd, asked = {}, {}, {}
+  -- plain takes as many first commands of L as it can, one for each invocation; the caller has seen that nothing else competes.
+  local function plain(L)
+    local t, cl = L.t, L.cl
+    local most = min(n - granted, 500 - items)
+    if t.max > 0 then most = min(most, t.max - t.given) end
+    local k, line = 0, sub(L.line, 1, 16)
+    L.touched = true
+    lines[L], lines[#lines + 1] = true, L
+    while k < most and head(L) do
+      local ids, rec, i = L.ids, L.rec, L.i
+      local to = min(L.n, i + most - k - 1)
+      local g = #gids
+      while i <= to do
+        local s = rec[i]
+        local z = #s
+        local v, st, _, _, _, _, _, _, _, _, _, _, _, _, _, f0 = byte(s, 1, 16)
+        if v ~= 1 or st ~= status or z < 44 or PLAIN[f0] == nil or items > 0 and bytes < z then break end
+        bytes, items, g = bytes - z, items + 1, g + 1
+        gids[g], grecs[g] = ids[i], s
+        i, k = i + 1, k + 1
+      end
+      local o, ids0 = #L.out, L.i
+      for j = ids0, i - 1 do
+        o = o + 1
+        L.out[o] = ids[j]
+        out[#out + 1] = ids[j]
+      end
+      L.i = i
+      if i <= to then break end -- the slow way goes on with this one
+    end
+    if k > 0 then
+      granted, t.given = granted + k, t.given + k
+      bytype[t] = (bytype[t] or 0) + k
+      granted_(li - 1, cl, 1, k, line)
+    end
+  end
+  if lim <= 0 and not throttles and not stopped and not (C[1] and #C[1] > 0) and not (C[2] and #C[2] > 0) and not (C[3] and #C[3] > 0) and
+    #C[0] == 1 and C[0][1].t.batch == 1 then
+    plain(C[0][1])
+  end
   while granted < n do
     local L, cl
     if C[3] then L, cl = front(C[3]), 3 end
@@ -293,7 +370,7 @@ local function want(q, lane, wmax, turn, suspect, types)
       if not lines[L] then lines[L], lines[#lines + 1] = true, L end
       L.touched = true
       while k < batch do
-        if k > 0 and not head(L) then break end
+        if k > 0 and not head(L, #C[cl] > 1 and #C[cl]) then break end
         local s = L.rec[L.i]
         local z = size(s)
         if k > 0 and (bytes < z or items >= 500) then break end
@@ -316,8 +393,7 @@ local function want(q, lane, wmax, turn, suspect, types)
       granted = granted + 1
       t.given = t.given + 1
       bytype[t] = (bytype[t] or 0) + k
-      grants[#grants + 1] = spack('<BBHH', li - 1, cl, k, lineindex(L.line))
-      saved[#saved + 1] = spack('<BBHc16', li - 1, cl, k, sub(L.line, 1, 16))
+      granted_(li - 1, cl, batch, k, sub(L.line, 1, 16))
     end
   end
   if granted < n then
@@ -339,11 +415,11 @@ local function want(q, lane, wmax, turn, suspect, types)
     local T = call('HINCRBY', KEYS[1], 'tok', #out) - #out
     T0 = T0 or T
     local tail = '.' .. nonce .. ' ' .. worker .. ' ' .. leases
-    local zl, th, until_ = {}, {}, lease + vms
+    local zl, th, until_ = {}, {}, fmt('%d', lease + vms)
     for i = 1, #out do
       local j = i * 2
       zl[j - 1], zl[j] = until_, out[i]
-      th[j - 1], th[j] = out[i], fmt('%.0f', T + i) .. tail
+      th[j - 1], th[j] = out[i], fmt('%d', T + i) .. tail
     end
     call('ZADD', P .. 'L', unpack(zl))
     call('HSET', P .. 'T', unpack(th))
@@ -394,5 +470,6 @@ for _ = 1, tonumber(ARGV[6]) do
   if next > 0 then sooner(next) end
   a = a + 6 + 3 * n
 end
-call('SET', P .. 'k|' .. worker, nonce .. ' ' .. cmsgpack.pack({T0 or 0, saved, gids}), 'PX', 600000)
-return {M, report, T0 or 0, table.concat(grants), gids, grecs, defs()}
+call('SET', P .. 'k|' .. worker, nonce .. ' ' .. cmsgpack.pack({T0 or 0, gids, runlane, runclass, runbatch, runitems, runline}), 'PX', '600000')
+local g = packruns()
+return {M, report, T0 or 0, g, gids, grecs, defs()}

@@ -12,7 +12,7 @@ for i = 4, #ARGV do set[#set + 1] = ARGV[i] end
 local rates = call('HGETALL', P .. 'rt')
 call('DEL', P .. 'cfg')
 for i = 1, #set, 4000 do call('HSET', P .. 'cfg', unpack(set, i, min(i + 3999, #set))) end
-call('HSET', KEYS[1], 'cv', fmt('%.0f', cv + 1), 'v', ARGV[2])
+call('HSET', KEYS[1], 'cv', fmt('%d', cv + 1), 'v', ARGV[2])
 QC = {}
 for i = 1, #rates, 2 do -- a rate that is gone leaves no bucket; one that is not full yet counts if the rate comes back
   local q, lane = string.match(rates[i], '^(.*)|(.)$')

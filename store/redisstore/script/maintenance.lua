@@ -1,7 +1,7 @@
 -- maintenance.lua: bounded maintenance of the whole namespace: at most 100 items of each kind.
 -- due is up to BOUND members of a sorted set with a score of at most t, and whether there are more.
 local function dueof(key, t)
-  local ids = call('ZRANGEBYSCORE', P .. key, '-inf', fmt('%.0f', t), 'LIMIT', 0, BOUND + 1)
+  local ids = call('ZRANGEBYSCORE', P .. key, '-inf', fmt('%d', t), 'LIMIT', 0, BOUND + 1)
   if #ids > BOUND then
     ids[#ids] = nil
     MR[2] = 1
@@ -18,12 +18,6 @@ end
 local function head(key)
   local h = call('ZRANGE', P .. key, 0, 0, 'WITHSCORES')
   return h[2] and tonumber(h[2])
-end
-
-local function keysof(ids, prefix)
-  local ks = {}
-  for i = 1, #ids do ks[i] = P .. prefix .. ids[i] end
-  return ks
 end
 
 local function maintain()
@@ -120,29 +114,10 @@ local function maintain()
   end
   -- finished records past their retention
   ids = dueof('z', wall)
-  if #ids > 0 then
-    local H = lib()
-    local rec = call('MGET', unpack(keysof(ids, 'c|')))
-    for i = 1, #ids do
-      local c = H.load(ids[i], rec[i])
-      if not c then
-        H.setaside(ids[i])
-      elseif H.purgeable(c) then
-        H.forget(c)
-        MR[7] = MR[7] + 1
-      else
-        H.zrem('z', ids[i])
-      end
-    end
-    H.flush()
-  end
+  if #ids > 0 then purge(ids) end
   -- queues with more finished records than they keep
-  local over = call('SRANDMEMBER', P .. 'over', 1)[1]
-  if over then
-    local H = lib()
-    H.trim(over)
-    H.flush()
-  end
+  local over = call('SRANDMEMBER', P .. 'over')
+  if over then trim(over, 0) end
   -- workers whose heartbeat is over
   ids = dueof('W', lease)
   if #ids > 0 then
@@ -159,7 +134,7 @@ local function maintain()
     end
   end
   if call('EXISTS', P .. 'aw', P .. 'ag') > 0 then
-    local t = fmt('%.0f', wall)
+    local t = fmt('%d', wall)
     call('ZREMRANGEBYSCORE', P .. 'aw', '-inf', t)
     call('ZREMRANGEBYSCORE', P .. 'ag', '-inf', t)
   end
@@ -171,7 +146,7 @@ local function maintain()
   if h then sooner(h - wall) end
   h = head('x')
   if h then sooner(h - wall) end
-  h = call('ZRANGEBYSCORE', P .. 'kn', '(' .. fmt('%.0f', run), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  h = call('ZRANGEBYSCORE', P .. 'kn', '(' .. fmt('%d', run), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if h[2] then sooner(tonumber(h[2]) - run) end
   return MR
 end

@@ -37,7 +37,7 @@ end
 if call('EXISTS', P .. oi) == 0 then call('SREM', P .. 'topics', topic) end
 local ids, seqs = {}, {}
 if most > 0 then
-  local back = call('ZRANGEBYSCORE', P .. oh, '-inf', fmt('%.0f', wall), 'LIMIT', 0, most)
+  local back = call('ZRANGEBYSCORE', P .. oh, '-inf', fmt('%d', wall), 'LIMIT', 0, most)
   for i = 1, #back do
     call('ZADD', P .. ob, back[i], back[i])
     call('ZREM', P .. oh, back[i])
@@ -57,7 +57,7 @@ if most > 0 then
           til = wall + hide
         end
         if til > wall then
-          local t = fmt('%.0f', til)
+          local t = fmt('%d', til)
           call('ZREM', P .. ob, s[i])
           call('ZADD', P .. oh, t, s[i])
           call('HSET', P .. oi, s[i], id .. ' ' .. t)

@@ -9,7 +9,7 @@ local err = begin(false, true)
 if err then return err end
 local workers, groups, topics = {}, {}, {}
 if ARGV[1] == '1' then
-  local ids = call('ZRANGEBYSCORE', P .. 'W', '(' .. fmt('%.0f', lease), '+inf', 'LIMIT', 0, 2000)
+  local ids = call('ZRANGEBYSCORE', P .. 'W', '(' .. fmt('%d', lease), '+inf', 'LIMIT', 0, 2000)
   if #ids > 0 then
     local r = call('HMGET', P .. 'wr', unpack(ids))
     for i = 1, #ids do workers[2 * i - 1], workers[2 * i] = ids[i], r[i] or '' end

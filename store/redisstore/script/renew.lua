@@ -3,7 +3,7 @@
 -- KEYS  the guard pair
 -- ARGV  worker, registration, gone (0, 1), number of leases; for each: id, lease name, flags (1 overdue, 2 progress follows)[, progress]
 -- reply {maintenance, one byte for each lease (0 lost, 1 ok, 2 refused; + 4 cancel), live workers}
--- include: base rate lib maintenance
+-- include: base rate lib sweep maintenance
 local err = begin(true)
 if err then return err end
 local worker, n = ARGV[1], tonumber(ARGV[4])
@@ -14,7 +14,7 @@ if ARGV[3] == '1' then
   call('DEL', P .. 'k|' .. worker)
 else
   call('ZADD', P .. 'W', upto, worker)
-  call('HSET', P .. 'wr', worker, fmt('%.0f %.0f ', wall, upto) .. ARGV[2])
+  call('HSET', P .. 'wr', worker, fmt('%d %d ', wall, upto) .. ARGV[2])
 end
 local out = {}
 if n > 0 then
@@ -73,4 +73,4 @@ if n > 0 then
   end
 end
 local M = maintain()
-return {M, table.concat(out), call('ZCOUNT', P .. 'W', '(' .. fmt('%.0f', lease), '+inf')}
+return {M, table.concat(out), call('ZCOUNT', P .. 'W', '(' .. fmt('%d', lease), '+inf')}

@@ -10,7 +10,7 @@ local err = begin(false, true)
 if err then return err end
 local out = {{wall, run, lease, cv}}
 local FCODES = {'s', 'c', '1', '2', '3', '4', '5', '6', '7', '8'}
-local runs = fmt('%.0f', run)
+local runs = fmt('%d', run)
 
 local function oldest(line, recs)
   -- the first of each priority that is there
@@ -21,7 +21,7 @@ local function oldest(line, recs)
     n = n + 1
     for i = 1, #r, 2 do recs[#recs + 1] = r[i] end
     local last = tonumber(r[#r])
-    from = fmt('%.0f', (floor(last / 17592186044416) + 1) * 17592186044416)
+    from = fmt('%d', (floor(last / 17592186044416) + 1) * 17592186044416)
   end
 end
 
@@ -59,10 +59,10 @@ for _, q in ipairs(ARGV) do
   for i, code in ipairs(FCODES) do fin[i] = call('ZCARD', P .. 'f|' .. q .. '|' .. code) end
   out[#out + 1] = {n, due, atleast, nextpoll, olddue, fin, read(ids, true)}
 end
-local l = call('ZRANGEBYSCORE', P .. 'L', '-inf', fmt('%.0f', lease), 'LIMIT', 0, 300)
+local l = call('ZRANGEBYSCORE', P .. 'L', '-inf', fmt('%d', lease), 'LIMIT', 0, 300)
 local s = call('ZRANGEBYSCORE', P .. 'sr', '-inf', '+inf', 'LIMIT', 0, 300)
 for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'sn', '-inf', '+inf', 'LIMIT', 0, 300)) do s[#s + 1] = id end
-local x = call('ZRANGEBYSCORE', P .. 'x', '-inf', fmt('%.0f', wall), 'LIMIT', 0, 300)
+local x = call('ZRANGEBYSCORE', P .. 'x', '-inf', fmt('%d', wall), 'LIMIT', 0, 300)
 local o = call('SRANDMEMBER', P .. 'od', 300)
 for _, ids in ipairs({l, s, x, o}) do out[#out + 1] = {ids, read(ids, true)} end
 return out

@@ -40,9 +40,9 @@ local function load(id, s, t)
   if c.tomb then c.d = parsedef(c.tomb) else c.d = def(c.ln) end
   if not c.d then return nil end
   if t then
-    local token, nonce, owner, at = string.match(t, '^(%d+)%.(%w+) (%S+) (%d+)$')
-    if not token or c.st > 2 then return nil end
-    c.leased, c.token, c.nonce, c.owner, c.leasedat = true, tonumber(token), nonce, owner, tonumber(at)
+    local name, owner, at = string.match(t, '^(%d+%.%w+) (%S+) (%d+)$')
+    if not name or c.st > 2 then return nil end
+    c.leased, c.name, c.token, c.owner, c.leasedat = true, name, tonumber(string.match(name, '^%d+')), owner, tonumber(at)
   end
   return c
 end
@@ -152,7 +152,7 @@ local function entomb(c)
     zadd('z', c.purge, c.id)
   else
     local n = #wpx
-    wpx[n + 1], wpx[n + 2], wpx[n + 3] = P .. 'c|' .. c.id, encode(c), fmt('%.0f', max(1, c.purge - wall))
+    wpx[n + 1], wpx[n + 2], wpx[n + 3] = P .. 'c|' .. c.id, encode(c), fmt('%d', max(1, c.purge - wall))
   end
   incr(P .. 'lr', c.ln, -1)
 end

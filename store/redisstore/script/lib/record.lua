@@ -7,7 +7,7 @@ local function decode(id, s)
   if v ~= 1 or st < 1 or st > 5 then error('no record') end
   local c = {id = id, st = st, pl = pl, seq = seq, cr = cr, f0 = f0, f2 = f2, pr = pr, ln = ln, fp = fp,
     el = 0, due = 0, starts = 0, polls = 0, fail = 0, loss = 0, dec = 0, nb = 0, sb = 0, dl = 0,
-    stok = 0, snon = '', opts = '', mf = 0, ret = 0, ca = 0, cu = 0, ce = 0, crs = '', uk = '', nt = '',
+    last = '', opts = '', mf = 0, ret = 0, ca = 0, cu = 0, ce = 0, crs = '', uk = '', nt = '',
     ev = '', en = 0, hook = f0 >= 128, over = band(f2, 32) ~= 0, was = 0, reason = 0, ended = 0, purge = 0}
   if band(f0, 1) ~= 0 then
     c.el, c.due, c.starts, c.polls, c.fail, c.loss, c.dec, p = sunpack('<I6I6I4I4I4I2B', s, p)
@@ -21,7 +21,7 @@ local function decode(id, s)
     error('no place')
   end
   if band(f0, 2) ~= 0 then
-    c.stok, c.snon, p = sunpack('<I6Bc0', s, p)
+    c.last, p = sunpack('<Bc0', s, p)
   end
   if band(f0, 4) ~= 0 then
     c.nb, c.sb, c.dl, p = sunpack('<I6I6I6', s, p)
@@ -78,9 +78,9 @@ local function encode(c)
   else
     b[2] = spack('<I6I6I4I4I4I2B', c.el, c.due, c.starts, c.polls, c.fail, min(c.loss, 65535), c.dec)
   end
-  if c.stok ~= 0 then
+  if c.last ~= '' then
     f0, n = f0 + 2, n + 1
-    b[n] = spack('<I6Bc0', c.stok, #c.snon, c.snon)
+    b[n] = spack('<Bc0', #c.last, c.last)
   end
   if c.nb ~= 0 or c.sb ~= 0 or c.dl ~= 0 then
     f0, n = f0 + 4, n + 1

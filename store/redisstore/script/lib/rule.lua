@@ -150,7 +150,7 @@ end
 local function settle(c, s, q)
   local kind, owner, poll = s.kind, c.owner, c.st == 2
   c.starts = c.starts + 1
-  c.stok, c.snon = c.token, c.nonce
+  c.last = c.name
   if kind == 10 then
     lose(c, q, s.text)
     c.owner = ''
