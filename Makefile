@@ -48,8 +48,8 @@ soak: ## both simulators on new seeds for an hour (SOAK=10m: another time)
 	TWOLANE_SOAK=$(SOAK) go test -count=1 -timeout 0 -v -run Soak ./sim/...
 
 .PHONY: chaos
-chaos: ## real processes killed, stopped and cut off for an hour (SOAK=10m: another time)
-	TWOLANE_SOAK=$(SOAK) go test -race -count=1 -timeout 0 -v ./internal/proctest/...
+chaos: ## real processes killed, stopped and cut off, four times as often as in test
+	TWOLANE_CHAOS=full go test -race -count=1 -timeout 0 -v ./internal/proctest/...
 
 .PHONY: faults-full
 faults-full: ## the fault list with its durations and sizes as written, not scaled down
