@@ -32,7 +32,6 @@ type claimer struct {
 	floor  time.Duration // next is not before it, unless woken
 	due    time.Duration // what fell due by our own settles since the last claim was sent; 0 is nothing
 	last   time.Duration // when the last claim was answered
-	late   int           // invocations that were given back since the reply came in a drain
 }
 
 func (cl *claimer) wake(c *Core) time.Duration {

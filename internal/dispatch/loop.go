@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -229,12 +228,10 @@ func (l *Loop) watch() {
 		if err == nil {
 			l.wake(store.Wake{Kind: store.WakeAll}) // what came before it was ready
 			l.pump(w)
-			err = errors.Join(errWatchEnded, w.Close())
-		} else if errors.Is(err, store.ErrClosed) {
-			return
+			err = w.Close()
 		}
 		now := l.clock.Now()
-		if bad.n > 0 && now-bad.after > lastPause {
+		if err == nil && now-bad.after > lastPause { // it has worked for a while
 			bad.ok(now)
 		}
 		bad.fail(now, rand.Float64())
@@ -242,8 +239,6 @@ func (l *Loop) watch() {
 		l.wake(store.Wake{Kind: store.WakeAll})
 	}
 }
-
-var errWatchEnded = errors.New("the store ended the watch")
 
 func (l *Loop) pump(w store.Watcher) {
 	for {

@@ -156,7 +156,7 @@ func (c *Core) renewed(now time.Duration, call *RenewCall, it *Item, res *store.
 		}
 		if mutant.On(mutant.FenceFromReply) {
 			c.lease(it, now)
-		} else if call.sent > it.sent {
+		} else if call.sent >= it.sent {
 			c.lease(it, call.sent)
 		}
 		if it.phase == proving {
