@@ -46,12 +46,13 @@ var (
 	scriptConfigure = mustScript("configure")
 	scriptAwait     = mustScript("await")
 	scriptSetClock  = mustScript("setclock")
+	scriptAudit     = mustScript("audit")
 )
 
 // scripts lists them all, for the lint.
 var scripts = []*script{
 	scriptSubmit, scriptClaim, scriptBlobs, scriptSetAside, scriptRenew, scriptSettle, scriptCancel, scriptAct, scriptMaintain, scriptGet,
-	scriptList, scriptStats, scriptOverview, scriptOutbox, scriptConfig, scriptConfigure, scriptAwait, scriptSetClock,
+	scriptList, scriptStats, scriptOverview, scriptOutbox, scriptConfig, scriptConfigure, scriptAwait, scriptSetClock, scriptAudit,
 }
 
 // mustScript reads an embedded script; it panics only if the program was built without it.

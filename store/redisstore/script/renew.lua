@@ -52,7 +52,7 @@ if n > 0 then
       out[i] = '\0'
     end
   end
-  if #za > 0 then call('ZADD', P .. 'L', unpack(za)) end
+  if #za > 0 then call('ZADD', P .. 'L', 'GT', unpack(za)) end -- a lowered V shortens no lease: its owner may never see the answer
   if #changed > 0 then
     local H = lib()
     for _, i in ipairs(changed) do

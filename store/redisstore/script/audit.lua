@@ -1,0 +1,83 @@
+#!lua flags=no-writes
+-- audit.lua: reads what an audit looks at, a bounded piece at a time.
+-- KEYS  the guard pair
+-- ARGV  what, then
+--       scan, cursor: {cursor, keys of the namespace}
+--       members, key, type, cursor: {cursor, members or fields, scores or values}
+--       ids, ids: {{wall, run, lease, config version}, for each id: {record, lease, end of lease, scores in sr, sn, x, xl, z, lost, in cx, in od,
+--       line, score in it, score in its finished list, holder of its unique key, whether there are blobs p, s, e, r}, definitions}
+--       at, key, id pairs: the score or value of each id in each key, 'nil' if it is not there
+--       lines, lines: for each: {open key, score there, head's score}
+--       sums: {meta (flat), for each counter hash its name and content}
+-- include: base lib
+local err = begin(false, true)
+if err then return err end
+local what = ARGV[1]
+if what == 'scan' then
+  local r = call('SCAN', ARGV[2], 'MATCH', P .. '*', 'COUNT', 1000)
+  return {r[1], r[2]}
+elseif what == 'members' then
+  local key, typ, cur = P .. ARGV[2], ARGV[3], ARGV[4]
+  local cmd = typ == 'zset' and 'ZSCAN' or typ == 'hash' and 'HSCAN' or 'SSCAN'
+  local r = call(cmd, key, cur, 'COUNT', 500)
+  if typ == 'set' then return {r[1], r[2], {}} end
+  local a, b = {}, {}
+  for i = 1, #r[2], 2 do a[#a + 1], b[#b + 1] = r[2][i], r[2][i + 1] end
+  return {r[1], a, b}
+elseif what == 'ids' then
+  local H, out, bases, seen = lib(), {}, {}, {}
+  for i = 2, #ARGV do
+    local id = ARGV[i]
+    local rec, t = call('GET', P .. 'c|' .. id), call('HGET', P .. 'T', id)
+    local row = {rec or '', t or '', call('ZSCORE', P .. 'L', id) or ''}
+    for k, z in ipairs({'sr', 'sn', 'x', 'xl', 'z', 'lost'}) do row[3 + k] = call('ZSCORE', P .. z, id) or '' end
+    row[10], row[11] = call('SISMEMBER', P .. 'cx', id), call('SISMEMBER', P .. 'od', id)
+    row[12], row[13], row[14], row[15] = '', '', '', ''
+    local c = H.load(id, rec, t)
+    if c then
+      if not c.tomb and not seen[c.ln] then
+        seen[c.ln] = true
+        bases[#bases + 1], bases[#bases + 2] = c.ln, c.d.raw
+      end
+      if c.st <= 2 then
+        row[12] = H.linename(c)
+        row[13] = call('ZSCORE', P .. 'l|' .. row[12], id) or ''
+      else
+        row[14] = call('ZSCORE', H.finkey(c), id) or ''
+      end
+      if c.uk ~= '' then row[15] = call('HGET', P .. 'u', c.uk) or '' end
+    end
+    for k, b in ipairs({'p', 's', 'e', 'r'}) do row[15 + k] = call('EXISTS', P .. b .. '|' .. id) end
+    out[#out + 1] = row
+  end
+  return {{wall, run, lease, cv}, out, bases}
+elseif what == 'at' then
+  local out = {}
+  for i = 2, #ARGV, 2 do
+    local key, id = P .. ARGV[i], ARGV[i + 1]
+    local typ = call('TYPE', key).ok
+    out[#out + 1] = typ == 'zset' and call('ZSCORE', key, id) or typ == 'hash' and call('HGET', key, id) or
+      typ == 'set' and call('SISMEMBER', key, id) == 1 and '1' or 'nil'
+  end
+  return out
+elseif what == 'lines' then
+  local out = {}
+  for i = 2, #ARGV do
+    local line = ARGV[i]
+    local h = call('ZRANGE', P .. 'l|' .. line, 0, 0, 'WITHSCORES')
+    local q, ty = string.match(call('HGET', P .. 'ld', sub(line, 1, 16)) or '', '^([^ ]+) ([^ ]+) ')
+    local key, s = '', ''
+    if q then
+      key = openkey(q, sub(line, 17, 17), sub(line, 18, 18), ty)
+      s = call('ZSCORE', key, line) or ''
+      key = sub(key, #P + 1)
+    end
+    out[#out + 1] = {key, s, h[2] or ''}
+  end
+  return out
+elseif what == 'sums' then
+  local out = {call('HGETALL', KEYS[1])}
+  for i = 2, #ARGV do out[#out + 1] = call('HGETALL', P .. ARGV[i]) end
+  return out
+end
+return redis.error_reply('unknown audit ' .. what)
