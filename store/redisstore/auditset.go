@@ -79,7 +79,7 @@ func (n *counts) add(c *store.Command, r *row) {
 func (a *audit) checkLines(ctx context.Context) error {
 	lines := map[string]bool{}
 	openIn := map[string]string{} // line -> where it was seen open
-	polls := map[string]bool{} // open keys of polls
+	polls := map[string]bool{}    // open keys of polls
 	for key, m := range a.members {
 		if rest, ok := strings.CutPrefix(key, "l|"); ok {
 			lines[rest] = true

@@ -71,8 +71,12 @@ func assemble(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return assembleText(name, string(src))
+}
+
+func assembleText(name, src string) (string, error) {
 	var b strings.Builder
-	for line := range strings.Lines(string(src)) {
+	for line := range strings.Lines(src) {
 		list, ok := strings.CutPrefix(line, "-- include: ")
 		if !ok {
 			b.WriteString(line)

@@ -1,0 +1,450 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/redis/rueidis"
+
+	"github.com/twolane/twolane/internal/redistest"
+	"github.com/twolane/twolane/store"
+	"github.com/twolane/twolane/store/rule"
+)
+
+// packRecord packs any record as the scripts do. It is written from the description of the layout, for these tests only.
+func packRecord(c *store.Command) string {
+	flags := uint32(flagRun)
+	place := byte(c.Place)
+	starts, first, second := c.Starts, c.Eligible, c.Due
+	if c.Place == store.Leased {
+		place, starts = byte(store.InLine), starts-1
+	}
+	if c.Status.Terminal() {
+		code, _ := reasonCode(c.Reason)
+		place, first, second = 8+byte(c.Was)+16*code, c.Ended, c.PurgeAt
+	}
+	var b []byte
+	b = put48(put48(b, uint64(first)), uint64(second))
+	for _, n := range []int{starts, c.Polls, c.Failures} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	b = append(binary.LittleEndian.AppendUint16(b, uint16(c.Losses)), byte(c.Decodes))
+	if c.Settled != (store.LeaseName{}) {
+		flags |= flagSettled
+		b = append(append(b, byte(len(c.Settled.String()))), c.Settled.String()...)
+	}
+	if c.NotBefore != 0 || c.StartBy != 0 || c.Deadline != 0 {
+		flags |= flagTimes
+		b = put48(put48(put48(b, uint64(c.NotBefore)), uint64(c.StartBy)), uint64(c.Deadline))
+	}
+	if c.MaxFailures != 0 || c.Retention != 0 {
+		flags |= flagOpts
+		b = binary.LittleEndian.AppendUint32(b, uint32(c.MaxFailures))
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(retentionMillis(c.Retention)))
+		b = binary.LittleEndian.AppendUint64(b, uint64(c.Retention))
+	}
+	if c.CancelAsked != 0 {
+		flags |= flagCancel
+		code, _ := reasonCode(c.CancelEnds)
+		b = append(put48(put48(b, uint64(c.CancelAsked)), uint64(c.CancelUntil)), code)
+		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(c.CancelReason))), c.CancelReason...)
+	}
+	if c.UniqueKey != "" || c.Notify != "" {
+		flags |= flagNames
+		b = append(append(b, byte(len(c.UniqueKey))), c.UniqueKey...)
+		b = append(append(b, byte(len(c.Notify))), c.Notify...)
+	}
+	blob := func(flag uint32, v []byte) {
+		if v != nil {
+			flags |= flag
+			b = append(binary.LittleEndian.AppendUint32(b, uint32(len(v))), v...)
+		}
+	}
+	if c.Metadata != nil {
+		blob(flagMeta, appendMetadata([]byte{}, c.Metadata))
+	}
+	blob(flagState, c.State)
+	if c.Error != "" {
+		blob(flagError, []byte(c.Error))
+	}
+	blob(flagResult, c.Result)
+	blob(flagProgress, c.Progress)
+	if len(c.Events) > 0 {
+		flags |= flagEvents
+		var e []byte
+		for _, ev := range c.Events {
+			e = append(put48(e, uint64(ev.At)), byte(slices.Index(eventKinds[:], ev.Kind)), byte(len(ev.Worker)))
+			e = append(append(append(e, ev.Worker...), byte(len(ev.Text))), ev.Text...)
+		}
+		b = append(binary.LittleEndian.AppendUint16(append(b, byte(len(c.Events))), uint16(len(e))), e...)
+	}
+	if c.Params == nil {
+		flags |= flagNoParams
+	}
+	b = append(b, c.Params...)
+	if c.HasHook {
+		flags |= flagHook
+	}
+	if c.Overdue {
+		flags |= flagOverdue
+	}
+	h := []byte{recordVersion, byte(c.Status), place}
+	h = put48(put48(h, c.Seq), uint64(c.Created))
+	h = append(binary.LittleEndian.AppendUint32(h, flags), c.Priority)
+	h = append(h, ruleLine.base...)
+	h = binary.LittleEndian.AppendUint64(h, c.Fingerprint)
+	return string(append(h, b...))
+}
+
+var ruleLine = func() *lineDef {
+	d, _ := parseLine("q t g  1 ")
+	return d
+}()
+
+// ruleScript runs one decision of script/lib/rule.lua for each case.
+// ARGV: wall, run, lease, v in ns, configuration; for each case: operation, record, lease value, arguments by blanks, four texts.
+const ruleScript = `#!lua
+-- include: base rate lib
+wall, run, lease, vns = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local c = {rate = {0, 0}, burst = {0, 0}}
+c.pause, c.order, c.til, c.rate[1], c.burst[1], c.rate[2], c.burst[2], c.ready, c.keepms, c.keep, c.losses, c.cancel = sunpack('<BBdddddddddd', ARGV[5])
+QC['q'] = c
+local H, out = lib(), {}
+for i = 6, #ARGV, 8 do
+  local op, r, t = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local a = {}
+  for w in string.gmatch(ARGV[i + 3], '[^ ]+') do a[#a + 1] = tonumber(w) end
+  local text = {ARGV[i + 4], ARGV[i + 5], ARGV[i + 6], ARGV[i + 7]}
+  local c = H.decode('id', r)
+  c.d = {q = 'q', ty = 't', g = 'g', raw = ''}
+  c.owner = ''
+  if t ~= '' then
+    local name, owner, at = string.match(t, '^(%S+) (%S+) (%d+)$')
+    c.leased, c.name, c.token, c.owner, c.leasedat = true, name, tonumber(string.match(name, '^%d+')), owner, tonumber(at)
+  end
+  local say = ''
+  if op == 'settle' then
+    H.settle(c, {kind = a[1], reason = a[2], delay = a[3], grid = a[4], setstate = a[5] == 1, hook = a[6] == 1, decode = a[7] == 1, unstarted = a[8] == 1,
+      err = text[1] ~= '' and text[1] or nil, text = text[2], blob = a[9] == 1 and text[3] or nil}, qcfg('q'))
+  elseif op == 'cancel' then
+    say = tostring(H.cancel(c, text[1], text[2], a[1] == 1, qcfg('q')))
+  elseif op == 'reap' then
+    H.reap(c, a[1] == 1, qcfg('q'))
+  elseif op == 'expire' then
+    say = tostring(H.isended(c))
+    if H.isended(c) then H.expire(c, qcfg('q')) end
+  elseif op == 'visit' then
+    say = tostring(H.visitover(c))
+    if H.visitover(c) then H.cancelatrest(c) end
+  elseif op == 'promote' then
+    say = tostring(H.isdue(c))
+    if H.isdue(c) then H.promote(c, a[1]) end
+  elseif op == 'act' then
+    local from = 'q'
+    say = H.act(c, {kind = a[1], as = a[2], deadline = a[3], prio = a[4], queue = text[1], by = text[2], from = from}, function() return a[5] end) and 'no' or ''
+  end
+  if c.st > 2 and c.purge == 0 and c.nt == '' then c.purge = H.purgeat(c) end
+  out[#out + 1] = H.encode(c)
+  out[#out + 1] = say
+  out[#out + 1] = c.leased and '1' or '0'
+  local x = c.st <= 2 and H.xscore(c) or 0
+  out[#out + 1] = c.st <= 2 and H.linename(c) .. ' ' .. fmt('%d', H.score(c)) .. ' ' .. fmt('%d', x) or ''
+end
+return out
+`
+
+type ruleCase struct {
+	name string
+	c    *store.Command
+	op   string
+	args []any
+	text [4]string
+	// do makes the same decision in Go; it returns what the script says beside the record.
+	do func(now rule.Now, c *store.Command, q store.QueueConfig, v time.Duration) string
+}
+
+// Cases are all pairs of a command and a decision, for several moments and configurations: the scripts must repeat package rule exactly.
+func TestRulesInLuaAreThoseInGo(t *testing.T) {
+	srv := redistest.Start(t)
+	cl, err := srv.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	text, err := assembleText("ruletest", ruleScript)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := rueidis.NewLuaScript(text)
+	const epoch = 2_000_000_000_000
+	now := rule.Now{Wall: epoch, Run: epoch - 5000, Lease: epoch - 90_000}
+	n := 0
+	for _, v := range []time.Duration{20 * time.Second, 1500*time.Millisecond + 1} {
+		for _, q := range []store.QueueConfig{{}, {MaxLosses: 2, CancelFor: 3 * time.Second, Retention: -1, Order: store.ByDeadline}} {
+			q = q.WithDefaults()
+			cases := ruleCases(now)
+			for part := range slices.Chunk(cases, 100) {
+				n += len(part)
+				runRuleCases(t, cl, script, now, q, v, part)
+				if t.Failed() {
+					return
+				}
+			}
+		}
+	}
+	if n < 5000 {
+		t.Fatalf("only %d cases", n)
+	}
+}
+
+func runRuleCases(t *testing.T, cl rueidis.Client, script *rueidis.Lua, now rule.Now, q store.QueueConfig, v time.Duration, cases []ruleCase) {
+	t.Helper()
+	args := []string{fmt.Sprint(int64(now.Wall)), fmt.Sprint(int64(now.Run)), fmt.Sprint(int64(now.Lease)), fmt.Sprint(int64(v)), packQueue(q)}
+	for _, k := range cases {
+		lease := ""
+		if k.c.Place == store.Leased {
+			lease = fmt.Sprintf("%s %s %d", k.c.Lease, k.c.Owner, k.c.LeasedAt)
+		}
+		args = append(args, k.op, packRecord(k.c), lease, strings.TrimSpace(fmt.Sprintln(k.args...)), k.text[0], k.text[1], k.text[2], k.text[3])
+	}
+	got, err := script.Exec(context.Background(), cl, []string{"{ns}:meta", "{ns}:none"}, args).AsStrSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, k := range cases {
+		want := k.c.Clone()
+		said := k.do(now, want, q, v)
+		rec, say, leased, place := got[4*i], got[4*i+1], got[4*i+2], got[4*i+3]
+		c, err := decodeRecord("id", rec, ruleLine, nil, false)
+		if err != nil {
+			t.Fatalf("%s of %s: the script wrote a record that cannot be read: %q", k.name, show(k.c), rec)
+		}
+		if leased == "1" {
+			c.Place, c.Lease, c.Owner, c.LeasedAt, c.LeaseUntil = store.Leased, k.c.Lease, k.c.Owner, k.c.LeasedAt, k.c.LeaseUntil
+			c.Starts++
+		}
+		if want.Status.Terminal() && want.Notify == "" && want.PurgeAt == 0 {
+			want.PurgeAt = rule.PurgeAt(want, q)
+		}
+		want.Queue, want.Type, want.Group, want.Cost = "q", "t", "g", 1
+		if d := cmp.Diff(want, c, cmpopts.EquateEmpty()); d != "" {
+			t.Fatalf("%s of %s: the script (+) does not do what the rule (-) does:\n%s", k.name, show(k.c), d)
+		}
+		if said != say {
+			t.Fatalf("%s of %s: the script says %q, the rule %q", k.name, show(k.c), say, said)
+		}
+		if rec != packRecord(want) && !want.Tombstone {
+			t.Fatalf("%s of %s: the record is packed as\n%q, not\n%q", k.name, show(k.c), rec, packRecord(want))
+		}
+		if want.Status.Terminal() {
+			continue
+		}
+		lane := laneArg[want.Lane()]
+		x := rule.EndsAt(want)
+		if want.Status == store.Processing && want.CancelAsked != 0 {
+			x = want.CancelUntil
+		}
+		if p := fmt.Sprintf("%s%s%d %d %d", ruleLine.base, lane, rule.Class(want), int64(rule.Score(q.Order, want)), x); leased == "0" && p != place {
+			t.Fatalf("%s of %s: it stands at %q, not %q", k.name, show(k.c), place, p)
+		}
+	}
+}
+
+func show(c *store.Command) string {
+	return fmt.Sprintf("%s/%s starts %d failures %d losses %d decodes %d cancel %d/%d/%s deadline %d hook %v", c.Status, c.Place, c.Starts, c.Failures,
+		c.Losses, c.Decodes, c.CancelAsked, c.CancelUntil, c.CancelEnds, c.Deadline, c.HasHook)
+}
+
+// ruleCases are commands in many states, each with every decision that can meet it.
+func ruleCases(now rule.Now) []ruleCase {
+	var all []ruleCase
+	for i, c := range ruleCommands(now) {
+		ops := ruleOps(c)
+		// every decision for some commands, some decisions for every command
+		for j, op := range ops {
+			if i%7 == j%7 || i < 40 {
+				op.c = c
+				all = append(all, op)
+			}
+		}
+	}
+	return all
+}
+
+func pick[T any](r *rand.Rand, vs ...T) T { return vs[r.IntN(len(vs))] }
+
+// ruleCommands are the corners of each field, put together at random but always in the same way.
+func ruleCommands(now rule.Now) []*store.Command {
+	r := rand.New(rand.NewPCG(1, 2))
+	var cs []*store.Command
+	for i := range 400 {
+		c := &store.Command{
+			ID: "id", Queue: "q", Type: "t", Group: "g", Cost: 1, Seq: uint64(1 + r.IntN(1<<40)), Created: now.Wall - 100_000, Fingerprint: r.Uint64() | 1,
+			Priority: pick[uint8](r, 0, 7, 255), Params: pick(r, nil, []byte{}, []byte("params")), Metadata: pick(r, nil, nil, map[string]string{"a": "1"}),
+			UniqueKey: pick(r, "", "", "u"), Notify: pick(r, "", "", "top"), MaxFailures: pick(r, 0, 0, 3), Retention: pick(r, 0, 0, time.Hour, -time.Nanosecond, 90*24*time.Hour+1),
+			Deadline: pick(r, 0, 0, 0, now.Wall-1, now.Wall, now.Wall+150, now.Wall+1000_000), StartBy: pick(r, 0, 0, 0, now.Wall-1, now.Wall+1000),
+			Failures: pick(r, 0, 0, 2, 7), Losses: pick(r, 0, 0, 1, 2, 4), Polls: pick(r, 0, 3), Decodes: pick(r, 0, 0, 4), Starts: pick(r, 0, 1, 9),
+			Error: pick(r, "", "", "boom", strings.Repeat("e", 400)), Progress: pick(r, nil, nil, []byte("half")),
+		}
+		if i%3 == 0 {
+			c.Settled = store.LeaseName{Token: uint64(r.IntN(1 << 40)), Nonce: "settled00"}
+		}
+		for range pick(r, 0, 0, 1, 15, 16) {
+			c.Events = append(c.Events, store.Event{At: now.Wall - 10, Kind: pick(r, eventKinds[1:]...), Worker: pick(r, "", "w1"), Text: pick(r, "", "text", strings.Repeat("t", 200))})
+		}
+		if c.Status = pick(r, store.Pending, store.Processing); c.Status == store.Processing {
+			c.HasHook, c.State, c.Due = pick(r, false, true), pick(r, nil, []byte{}, []byte("state")), pick(r, now.Run-5, now.Run, now.Run+5000)
+			c.Starts = max(1, c.Starts)
+		}
+		switch c.Place = pick(r, store.InLine, store.Leased, store.Leased); c.Place {
+		case store.Leased:
+			c.Lease, c.Owner, c.LeasedAt = store.LeaseName{Token: uint64(1 + r.IntN(1<<40)), Nonce: "current00"}, "w1", now.Lease-pick[store.Millis](r, 1000, 40_000, 40_001, 3001)
+			c.LeaseUntil = now.Lease + 1
+			c.Starts, c.Overdue = max(1, c.Starts), pick(r, false, true)
+			if c.Status == store.Pending {
+				c.Eligible = now.Wall - 50_000
+			}
+		case store.InLine:
+			if c.Status == store.Pending {
+				if c.Eligible = now.Wall - 50_000; pick(r, false, true) {
+					c.Place, c.Eligible, c.Due, c.NotBefore = store.Scheduled, 0, pick(r, 0, now.Run-1, now.Run, now.Run+9), pick(r, 0, now.Wall, now.Wall+9)
+				}
+			}
+			c.Progress = nil
+		}
+		if (c.Place == store.Leased || c.Status == store.Processing && c.HasHook) && pick(r, false, true) {
+			c.CancelAsked, c.CancelReason, c.CancelUntil = now.Wall-10_000, pick(r, "", "why"), now.Wall+pick[store.Millis](r, -1, 0, 1, 50_000)
+			c.CancelEnds = pick(r, "", "", store.ReasonDeadline)
+		}
+		if i%5 == 4 { // an ended one
+			end := pick(r, store.Succeeded, store.Failed, store.Cancelled)
+			c.Was, c.Status, c.Place, c.Lease, c.Owner, c.LeasedAt, c.LeaseUntil, c.Overdue = c.Status, end, store.Nowhere, store.LeaseName{}, "", 0, 0, false
+			c.Eligible, c.Due, c.Progress, c.Ended = 0, 0, nil, now.Wall-1000
+			if end == store.Failed {
+				c.Reason = pick(r, store.Reasons...)
+			}
+			if c.Notify == "" {
+				c.PurgeAt = now.Wall + 600_000
+			}
+		}
+		cs = append(cs, c)
+	}
+	return cs
+}
+
+// ruleOps are the decisions that can meet a command.
+func ruleOps(c *store.Command) []ruleCase {
+	var ops []ruleCase
+	b := func(v bool) int {
+		if v {
+			return 1
+		}
+		return 0
+	}
+	add := func(name string, args []any, text [4]string, do func(now rule.Now, c *store.Command, q store.QueueConfig, v time.Duration) string) {
+		op, _, _ := strings.Cut(name, " ")
+		ops = append(ops, ruleCase{name: name, op: op, args: args, text: text, do: do})
+	}
+	for _, force := range []bool{false, true} {
+		reason := strings.Repeat("ö", 130)
+		add(fmt.Sprint("cancel ", force), []any{b(force)}, [4]string{reason, reason[:cutText(reason)]}, func(now rule.Now, c *store.Command, q store.QueueConfig, _ time.Duration) string {
+			return fmt.Sprint(int(rule.Cancel(now, c, reason, force, q).State))
+		})
+	}
+	for kind := store.ActRetry; kind <= store.ActRunNow; kind++ {
+		if kind == store.ActDelete {
+			continue
+		}
+		for as := store.AsBefore; as <= store.AsCheck; as++ {
+			req := store.ActRequest{Kind: kind, As: as, Queue: "other", Priority: 9, By: "me"}
+			if as == store.AsExecute {
+				req.Deadline = c.Deadline + 10_000_000
+			}
+			add(fmt.Sprint("act ", kind, " as ", as), []any{int(kind), int(as), int64(req.Deadline), 9, 777}, [4]string{"other", "me"}, func(now rule.Now, c *store.Command, q store.QueueConfig, _ time.Duration) string {
+				if rule.Act(now, 777, c, &req, q) != nil {
+					return "no"
+				}
+				return ""
+			})
+		}
+	}
+	if c.Status.Terminal() {
+		return ops
+	}
+	if c.Place == store.Leased {
+		for _, lives := range []bool{false, true} {
+			add(fmt.Sprint("reap ", lives), []any{b(lives)}, [4]string{}, func(now rule.Now, c *store.Command, q store.QueueConfig, v time.Duration) string {
+				rule.Reap(now, c, lives, q, v)
+				return ""
+			})
+		}
+		return append(ops, settleOps(c, b)...)
+	}
+	add("expire", nil, [4]string{}, func(now rule.Now, c *store.Command, q store.QueueConfig, _ time.Duration) string {
+		ended := rule.Ended(now, c)
+		if ended {
+			rule.Expire(now, c, q)
+		}
+		return fmt.Sprint(ended)
+	})
+	add("visit", nil, [4]string{}, func(now rule.Now, c *store.Command, q store.QueueConfig, _ time.Duration) string {
+		over := rule.VisitOver(now, c)
+		if over {
+			rule.EndVisit(now, c, q)
+		}
+		return fmt.Sprint(over)
+	})
+	add("promote", []any{778}, [4]string{}, func(now rule.Now, c *store.Command, q store.QueueConfig, _ time.Duration) string {
+		due := rule.Due(now, c)
+		if due {
+			rule.Promote(now, 778, c)
+		}
+		return fmt.Sprint(due)
+	})
+	return ops
+}
+
+func settleOps(c *store.Command, b func(bool) int) []ruleCase {
+	var ops []ruleCase
+	for kind := store.OutcomeDone; kind <= store.OutcomeAbandon; kind++ {
+		for variant := range 4 {
+			s := store.Settlement{ID: "id", Lease: c.Lease, Kind: kind}
+			switch variant {
+			case 1:
+				s.Delay, s.Error, s.Result, s.State, s.SetState, s.HasHook = 1500*time.Millisecond+1, "failed", []byte("r"), []byte("new"), true, true
+			case 2:
+				s.Delay, s.Grid, s.Decode, s.Unstarted, s.Result, s.SetState, s.Reason = time.Hour, 250*time.Millisecond, true, true, []byte{}, true, store.ReasonDropped
+			case 3:
+				s.Error = strings.Repeat("ä", 200) + "\xff"
+				s.Delay, s.HasHook = 99*time.Millisecond, true
+			}
+			if kind != store.OutcomeDone && kind != store.OutcomeFail {
+				s.Result = nil
+			}
+			blob := s.Result
+			if kind == store.OutcomeProcessing {
+				blob = s.State
+			}
+			reason, _ := reasonCode(s.Reason)
+			ops = append(ops, ruleCase{
+				name: fmt.Sprint("settle ", kind, " ", variant), op: "settle",
+				args: []any{int(kind), reason, ceilMillis(s.Delay), s.Grid.Milliseconds(), b(s.SetState), b(s.HasHook), b(s.Decode), b(s.Unstarted), b(blob != nil)},
+				text: [4]string{s.Error, s.Error[:cutText(s.Error)], string(blob)},
+				do: func(now rule.Now, c *store.Command, q store.QueueConfig, v time.Duration) string {
+					rule.Settle(now, c, &s, q, v)
+					return ""
+				},
+			})
+		}
+	}
+	return ops
+}
