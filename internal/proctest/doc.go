@@ -15,5 +15,5 @@
 // A Redis server that is killed, or failed over, may forget what it acknowledged shortly before: see lossy. Only there the oracle
 // excuses a command, and only one that had an answer in that window.
 //
-// The visibility timeout is one second. TWOLANE_CHAOS=full runs four times the rounds.
+// The visibility timeout is one second, two on SQLite, and more on a machine that is busy with other things. TWOLANE_CHAOS=full runs four times the rounds.
 package proctest

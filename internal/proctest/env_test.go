@@ -21,6 +21,7 @@ import (
 // env is one namespace with its processes and its books.
 type env struct {
 	t     *testing.T
+	v     time.Duration // visibility timeout
 	dir   string
 	url   string
 	st    store.Store
@@ -42,18 +43,23 @@ var namespaces atomic.Int64
 // onRedis gives a test a namespace of srv.
 func onRedis(t *testing.T, url string) *env {
 	t.Helper()
-	return newEnv(t, fmt.Sprintf("%s%snamespace=n%d", url, map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")], namespaces.Add(1)))
+	return newEnv(t, tick, fmt.Sprintf("%s%snamespace=n%d", url, map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")], namespaces.Add(1)))
 }
 
-// onSQLite gives a test a file.
+// files are the places of the tests on SQLite: what runs in the processes themselves wants more of the machine than a server does.
+var files = make(chan struct{}, 3)
+
+// onSQLite gives a test a file, when it is its turn. Every commit is flushed, and the lock is everybody's: the visibility timeout is twice as long.
 func onSQLite(t *testing.T) *env {
 	t.Helper()
-	return newEnv(t, "sqlite:"+filepath.Join(t.TempDir(), "queue.db"))
+	files <- struct{}{}
+	t.Cleanup(func() { <-files })
+	return newEnv(t, 2*tick, "sqlite:"+filepath.Join(t.TempDir(), "queue.db"))
 }
 
-func newEnv(t *testing.T, url string) *env {
+func newEnv(t *testing.T, v time.Duration, url string) *env {
 	t.Helper()
-	e := &env{t: t, dir: t.TempDir(), url: url}
+	e := &env{t: t, v: v, dir: t.TempDir(), url: url}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	var err error
@@ -110,8 +116,12 @@ func stores(t *testing.T, f func(t *testing.T, open func(t *testing.T) *env)) {
 	})
 }
 
-// stall is for how long, between two moments, this machine gave processes no time: what it does not run does not come in time either.
-func (e *env) stall(from, to int64) time.Duration { return stalls.between(from, to) }
+// resume is within what the work of a dead worker goes on.
+func (e *env) resume() time.Duration { return e.v + 2*tick }
+
+// stall is for how long, between two moments, this machine gave processes no time: what it does not run does not come in time either. A worker does
+// more than this process in which it is measured, and waits twice as long.
+func (e *env) stall(from, to int64) time.Duration { return 2 * stalls.between(from, to) }
 
 // submit submits commands of a type, n of them, and returns their ids.
 func (e *env) submit(typ string, n int, p params) []string {

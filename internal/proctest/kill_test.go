@@ -106,7 +106,7 @@ func TestF073_KilledAroundTheResult(t *testing.T) {
 		e.resumed(again, at)
 		e.touch("go")
 		e.ended(20 * time.Second)
-		time.Sleep(2 * v) // nothing may happen
+		time.Sleep(2 * e.v) // nothing may happen
 		e.finish(time.Second)
 		for _, r := range e.get() {
 			switch {
@@ -125,10 +125,10 @@ func TestF062_SameName(t *testing.T) {
 		ps := e.startReady(spec{Proc: "one", Name: "twin", Permits: 10}, spec{Proc: "two", Name: "twin", Permits: 10})
 		ids := e.submit("hold", 10, params{Until: e.file("go")})
 		e.until("all to run", 20*time.Second, func() bool { return e.running(ids) })
-		time.Sleep(2 * v) // nobody may lose a lease to a namesake
+		time.Sleep(2 * e.v) // nobody may lose a lease to a namesake
 		e.read()
 		for i := range e.events {
-			if ev := &e.events[i]; ev.Kind == evFenced && e.stall(ev.At-int64(v), ev.At) == 0 {
+			if ev := &e.events[i]; ev.Kind == evFenced && e.stall(ev.At-int64(e.v), ev.At) == 0 {
 				t.Errorf("%s lost %s beside its namesake", ev.Proc, ev.Items[0].ID)
 			}
 		}
@@ -182,7 +182,7 @@ func TestF102_F149_HandlerEndsTheProcess(t *testing.T) {
 		first, second := time.Duration(starts[1]-deaths[0]), time.Duration(starts[2]-deaths[1])
 		t.Logf("it was started again %v and %v after the end of a process", first, second)
 		// After the first loss it need not wait; after the second it waits for 2.5 s to 5 s beyond the end of its lease.
-		if most := resume + e.stall(deaths[0], starts[1]); first > most {
+		if most := e.resume() + e.stall(deaths[0], starts[1]); first > most {
 			t.Errorf("after the first loss it waited for %v, want at most %v", first, most)
 		}
 		if second < 2500*time.Millisecond {

@@ -180,7 +180,7 @@ func (e *env) held(proc string) []string {
 func (e *env) resumed(ids []string, since time.Time) time.Duration {
 	e.t.Helper()
 	first := map[string]int64{}
-	e.until("the work of dead processes to go on", resume+10*time.Second, func() bool {
+	e.until("the work of dead processes to go on", e.resume()+10*time.Second, func() bool {
 		clear(first)
 		for _, inv := range e.invocations() {
 			if inv.start > since.UnixNano() && first[inv.id] == 0 {
@@ -193,7 +193,7 @@ func (e *env) resumed(ids []string, since time.Time) time.Duration {
 	for _, id := range ids {
 		slowest = max(slowest, time.Duration(first[id]-since.UnixNano()))
 	}
-	if most := resume + e.stall(since.UnixNano(), since.Add(slowest).UnixNano()); slowest > most {
+	if most := e.resume() + e.stall(since.UnixNano(), since.Add(slowest).UnixNano()); slowest > most {
 		e.t.Errorf("the work of dead processes went on after %v, want within %v", slowest, most)
 	}
 	return slowest

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -27,11 +28,12 @@ type process struct {
 func (e *env) start(sp spec) *process {
 	e.t.Helper()
 	sp.Store, sp.Journal = cmp.Or(sp.Store, e.url), filepath.Join(e.dir, sp.Proc+".journal")
+	sp.V = e.v
 	if sp.Permits == 0 {
 		sp.Permits = 5
 	}
 	if sp.Drain == 0 {
-		sp.Drain = 4 * time.Second
+		sp.Drain = 4 * e.v
 	}
 	orders, err := json.Marshal(sp)
 	e.must(err)
@@ -133,6 +135,9 @@ func (p *process) cont() {
 // end drains what still runs, and fails the test for each process that ends badly although nobody killed it.
 func (e *env) end() {
 	e.t.Helper()
+	e.until("every process to know SIGTERM", 30*time.Second, func() bool {
+		return !slices.ContainsFunc(e.procs, func(p *process) bool { return !p.ended() && e.count(evReady, p.name) == 0 })
+	})
 	for _, p := range e.procs {
 		p.term()
 	}
@@ -149,7 +154,7 @@ func (e *env) end() {
 func (e *env) starved(proc string) bool {
 	for i := range e.events {
 		if ev := &e.events[i]; ev.Kind == evDown && ev.Proc == proc && strings.HasPrefix(ev.Text, "drain ended after ") {
-			return e.stall(ev.At-int64(4*v), ev.At) > 0
+			return e.stall(ev.At-int64(4*e.v), ev.At) > 0
 		}
 	}
 	return false

@@ -23,7 +23,7 @@ func TestF057_F011_StoppedWorker(t *testing.T) {
 	frozen.stop()
 	at := time.Now()
 	t.Logf("they ran again within %v", e.resumed(ids, at))
-	time.Sleep(time.Until(at.Add(2*v + v/2)))
+	time.Sleep(time.Until(at.Add(2*e.v + e.v/2)))
 	e.touch("go") // both sides finish now
 	e.ended(20 * time.Second)
 	frozen.cont()
@@ -52,7 +52,7 @@ func TestF057_FencedBeforeTheNextCall(t *testing.T) {
 	ids := e.submit("deaf", 10, params{Until: e.file("go")})
 	e.until("all to run", 20*time.Second, func() bool { return e.running(ids) })
 	frozen.stop()
-	time.Sleep(2 * v)
+	time.Sleep(2 * e.v)
 	frozen.cont()
 	e.until("all handlers to notice", 20*time.Second, func() bool { return e.count(evAwake, "frozen") >= len(ids) })
 	for i := range e.events {
@@ -72,7 +72,7 @@ func TestF072_DrainedAtRandomMoments(t *testing.T) {
 			t.Run(fmt.Sprint(round), func(t *testing.T) {
 				t.Parallel()
 				e := open(t)
-				ps := e.startReady(spec{Proc: "leaves", Permits: 4, Drain: 2 * time.Second}, spec{Proc: "stays", Permits: 4})
+				ps := e.startReady(spec{Proc: "leaves", Permits: 4, Drain: 2 * e.v}, spec{Proc: "stays", Permits: 4})
 				e.submit("work", 20, params{Ms: rand.IntN(30)})
 				e.submit("long", 10, params{Ms: rand.IntN(10), Polls: 2})
 				slow := e.submit("hold", 2, params{Until: e.file("go")})
@@ -88,7 +88,7 @@ func TestF072_DrainedAtRandomMoments(t *testing.T) {
 				e.until("what was held to run elsewhere", 10*time.Second, func() bool {
 					return !slices.ContainsFunc(slow, func(id string) bool { return !slices.Contains(e.runs("stays"), id) })
 				})
-				if took, most := time.Since(at), 2*time.Second+e.stall(at.UnixNano(), now()); took > most {
+				if took, most := time.Since(at), 2*tick+e.stall(at.UnixNano(), now()); took > most {
 					t.Errorf("what was given back started elsewhere after %v, want within %v", took, most)
 				}
 				e.touch("go")

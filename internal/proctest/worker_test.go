@@ -25,6 +25,7 @@ type spec struct {
 	Name    string // what it calls itself; the same as Proc unless set
 	Permits int    // in each lane
 	Drain   time.Duration
+	V       time.Duration // visibility timeout of the namespace, to tell a stop
 	// DieTaken kills the process between the moment in which the store has taken a result and that in which the worker would know.
 	DieTaken bool
 }
@@ -82,7 +83,7 @@ func (sp *spec) run() (err error) {
 	if err != nil {
 		return err
 	}
-	handlers{j}.bind(w)
+	handlers{j, sp.V}.bind(w)
 	quit := make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
@@ -119,7 +120,10 @@ func watchHealth(j *journal, w *twolane.Worker, quit <-chan struct{}) {
 }
 
 // handlers are those of every worker process.
-type handlers struct{ j *journal }
+type handlers struct {
+	j *journal
+	v time.Duration
+}
 
 type (
 	job     = twolane.Job[params, int]
@@ -193,7 +197,7 @@ func (h handlers) deaf(_ context.Context, job *job) (outcome, error) {
 	for !exists(job.Params.Until) {
 		time.Sleep(5 * time.Millisecond)
 		_ = job.Alive()
-		if gap := time.Since(last); gap > v { // whatever is asked from here on is asked after it
+		if gap := time.Since(last); gap > h.v { // whatever is asked from here on is asked after it
 			e := event{Kind: evAwake, Items: []item{{ID: job.ID(), Lease: job.Lease()}}, Text: stateLost}
 			alive, progress := job.Alive(), job.Progress("still here")
 			if !errors.Is(alive, twolane.ErrLeaseLost) || !errors.Is(progress, twolane.ErrLeaseLost) {
