@@ -167,10 +167,10 @@ func (o *observer) event(e *dispatch.Event) {
 		o.get(metricMargin).Observe(e.F)
 	case dispatch.RenewDone:
 		o.get(metricCall, "renew").Observe(e.D.Seconds())
-		o.w.client.didUpkeep()
+		o.upkept()
 	case dispatch.ClaimDone:
 		o.get(metricCall, "claim").Observe(e.D.Seconds())
-		o.w.client.didUpkeep()
+		o.upkept()
 	case dispatch.StoreFailed:
 		o.get(metricCallErrors, e.Text).Add(1)
 		if e.N == 1 || e.N%12 == 0 { // about once a minute
@@ -207,6 +207,15 @@ func (o *observer) event(e *dispatch.Event) {
 	case dispatch.Drained:
 		o.log(slog.LevelInfo, "drained", "commands", e.N, "took", e.D)
 	}
+}
+
+// upkept tells the client that a call has done its upkeep, and that the next claim is about a poll interval away: it need not come between.
+func (o *observer) upkept() {
+	ahead := time.Duration(0)
+	if o.w.cfg.PollInterval <= tickEvery {
+		ahead = tickEvery * 6 / 10
+	}
+	o.w.client.upkept.Store(time.Now().Add(ahead).UnixNano())
 }
 
 // about names an invocation in a log line, with keys of its own slice.

@@ -64,6 +64,7 @@ func (c *Core) Drain(now, budget time.Duration) {
 	}
 	d.on, d.start, d.began, d.budget = true, now, now, budget
 	d.report.Held = c.open
+	c.claim.bad.after, c.settle.bad.after = 0, 0 // the budget may be shorter than a pause after a failure
 	c.event(Event{Kind: DrainStarted, N: c.open, D: budget})
 	for _, inv := range slices.Clone(c.live) {
 		if inv.waiting > 0 {

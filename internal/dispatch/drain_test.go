@@ -185,7 +185,6 @@ func TestDrainRepeatsALostClaim(t *testing.T) {
 	d.claimed(nil, errStore)
 	d.c.Drain(d.now, 10*time.Second)
 	d.step()
-	d.sleep(200 * time.Millisecond)
 	if d.claim == nil || d.claim.Req.Nonce != nonce || len(d.claim.Req.Wants) != 0 || d.claim.Req.Free != [2]int{} {
 		t.Fatalf("%+v", d.claim)
 	}
