@@ -2,6 +2,7 @@ package sqlitestore_test
 
 import (
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"testing"
 
@@ -32,7 +33,7 @@ var harness = storetest.Harness{
 	},
 }
 
-var relaxed = &sqlitestore.Options{Relaxed: true}
+var relaxed = &sqlitestore.Options{Relaxed: true, Logger: slog.New(slog.DiscardHandler)}
 
 func TestConformance(t *testing.T) {
 	t.Cleanup(func() { checkPlans(t) }) // of everything that the suite has made the stores do

@@ -78,6 +78,3 @@ const CheckpointAt = checkpointAt
 
 // FrameSize is what a page takes in the log.
 const FrameSize = frameSize
-
-// NetworkFS says why a file system with this magic number is refused.
-func NetworkFS(magic uint32) string { return networkFS[magic] }

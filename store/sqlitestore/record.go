@@ -29,6 +29,8 @@ const (
 	values
 )
 
+var valueNames = [values]string{"params", "state", "result", "error", "progress", "events", "metadata"}
+
 // The bits, in the order of the fields.
 const (
 	bitBatchKey = 1 << iota

@@ -116,12 +116,12 @@ func (r *row) fill(q query, which ...int) error {
 			return err
 		}
 		if !ok {
-			return &unreadable{r.n, r.c.ID, fmt.Sprintf("its value %d is missing", i)}
+			return &unreadable{r.n, r.c.ID, "its " + valueNames[i] + " is missing"}
 		}
 		b := st.ColBlob(0)
 		st.Reset()
 		if len(b) != v.size || crc32.Checksum(b, castagnoli) != v.sum {
-			return &unreadable{r.n, r.c.ID, fmt.Sprintf("the checksum does not fit its value %d", i)}
+			return &unreadable{r.n, r.c.ID, "the checksum does not fit its " + valueNames[i]}
 		}
 		v.data = b
 		switch i {
