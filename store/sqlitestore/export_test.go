@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"io/fs"
+	"testing"
 
 	"github.com/twolane/twolane/store/sqlitestore/internal/lite"
 )
@@ -42,6 +43,18 @@ func (s *Store) Waiting() int {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	return s.w.waiting
+}
+
+// Pages is how many pages the database has.
+func (s *Store) Pages(t testing.TB) (n int64) {
+	t.Helper()
+	if err := s.do(context.Background(), normal, false, func(w *writer) (err error) {
+		n, err = w.pragma("PRAGMA page_count")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // Read calls f in a snapshot of a reader.
