@@ -49,10 +49,12 @@ func step(s life, o op) []any {
 	current := s.status == live && s.lease == o.lease && o.lease != ""
 	switch o.kind {
 	case evSubmit:
-		if s.status == unborn {
-			s.status = live
+		born := s
+		born.status = max(s.status, live)
+		if o.state == "" { // nobody heard the answer
+			return []any{s, born}
 		}
-		return []any{s}
+		return []any{born}
 	case evClaim:
 		if s.status != live {
 			return nil
@@ -156,7 +158,11 @@ func (e *env) histories() map[string][]porcupine.Operation {
 		for _, it := range ev.Items {
 			switch ev.Kind {
 			case evSubmit:
-				add(it.ID, ev.Sent, ev.At, op{kind: evSubmit})
+				if ev.Text == "" {
+					add(it.ID, ev.Sent, ev.At, op{kind: evSubmit, state: stateOK})
+				} else {
+					add(it.ID, ev.Sent, math.MaxInt64, op{kind: evSubmit})
+				}
 			case evClaim:
 				add(it.ID, ev.Sent, ev.At, op{kind: evClaim, lease: it.Lease})
 			case evRenew:
@@ -182,7 +188,7 @@ func (e *env) histories() map[string][]porcupine.Operation {
 
 // The register must refuse what it is there to refuse.
 func TestLifeModelBites(t *testing.T) {
-	begin := []op{{kind: evSubmit}, {kind: evClaim, lease: "1.a"}, {kind: evClaim, lease: "2.b"}}
+	begin := []op{{kind: evSubmit, state: stateOK}, {kind: evClaim, lease: "1.a"}, {kind: evClaim, lease: "2.b"}}
 	for name, c := range map[string]struct {
 		then []op
 		ok   bool

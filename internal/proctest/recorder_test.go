@@ -19,12 +19,12 @@ type recorder struct {
 func (r *recorder) Submit(ctx context.Context, req store.SubmitRequest) ([]store.SubmitResult, error) {
 	sent := now()
 	res, err := r.Store.Submit(ctx, req)
-	if err != nil {
-		return res, err
-	}
 	e := event{Kind: evSubmit, Sent: sent}
-	for i := range res {
-		if res[i].Err == nil {
+	if err != nil {
+		e.Text = err.Error()
+	}
+	for i := range req.Items {
+		if err != nil || res[i].Err == nil {
 			e.Items = append(e.Items, item{ID: req.Items[i].ID})
 		}
 	}
