@@ -10,8 +10,8 @@ import (
 
 var boundsCases = []kase{
 	{"reap", "many leases that expire together are reaped in bounded steps, with more until all are", func(f *fixture) {
-		f.submit(many("a", 450)...)
-		f.check(len(f.claim("w1", store.Intake, 450)) == 450, "not all claimed")
+		f.submit(many("a", 250)...)
+		f.check(len(f.claim("w1", store.Intake, 250)) == 250, "not all claimed")
 		f.Pass(f.v - f.v/4)
 		f.Advance(f.v / 4)
 		n, steps := 0, 0
@@ -21,10 +21,10 @@ var boundsCases = []kase{
 			n, more = n+r.Reaped, r.More
 			f.check(steps < 100, "does not end")
 		}
-		f.check(n == 450 && steps > 1, "%d reaped in %d steps", n, steps)
+		f.check(n == 250 && steps > 1, "%d reaped in %d steps", n, steps)
 	}},
 	{"promote", "many that fall due together are promoted in bounded steps, in the order of their due times", func(f *fixture) {
-		for part := range slices.Chunk(many("a", 450), 50) {
+		for part := range slices.Chunk(many("a", 250), 50) {
 			for i := range part {
 				part[i].Delay = time.Duration(2000-i-int(part[0].ID[3]-'0')*50) * time.Millisecond
 			}
@@ -37,9 +37,9 @@ var boundsCases = []kase{
 			f.ok(err)
 			n, more = n+r.Promoted, r.More
 		}
-		f.check(n == 450 && steps > 1, "%d promoted in %d steps", n, steps)
+		f.check(n == 250 && steps > 1, "%d promoted in %d steps", n, steps)
 		var last store.Millis
-		for _, c := range f.claim("w1", store.Intake, 450) {
+		for _, c := range f.claim("w1", store.Intake, 250) {
 			f.check(c.NotBefore >= last, "%s with %d after %d", c.ID, c.NotBefore, last)
 			last = c.NotBefore
 		}
@@ -69,8 +69,8 @@ var boundsCases = []kase{
 		f.failed("late", store.ReasonDeadline)
 	}},
 	{"many_lines", "thousands of lines of one command each are claimed to the last, in bounded steps", func(f *fixture) {
-		const n = 1500
-		for part := range slices.Chunk(many("a", n), 500) {
+		const n = 600
+		for part := range slices.Chunk(many("a", n), 300) {
 			for i := range part {
 				part[i].Group = "g-" + part[i].ID
 			}

@@ -20,7 +20,7 @@ var cancelCases = []kase{
 			g := f.is(id, store.Cancelled, store.Nowhere)
 			f.check(g.CancelAsked == f.now && g.CancelReason == "test" && g.Ended == f.now && g.Reason == "", "%s", show(g))
 		}
-		f.Pass(2 * time.Hour)
+		f.Later(2 * time.Hour)
 		f.check(len(f.claim("w1", store.Intake, 10))+len(f.claim("w1", store.Repoll, 10)) == 0, "a cancelled command was claimed")
 	}},
 	{"same_answer", "the same cancel again gets the same answer; what had ended is too late, what is unknown is not found", func(f *fixture) {
@@ -123,7 +123,7 @@ var cancelCases = []kase{
 	{"without_workers", "a cancel comes to an end without any worker", func(f *fixture) {
 		f.park("a", hook, delay(time.Hour))
 		f.cancel("a")
-		f.Pass(store.DefaultCancelFor)
+		f.Later(store.DefaultCancelFor)
 		f.is("a", store.Cancelled, store.Nowhere)
 	}},
 	{"processing_after", "Processing after a request is recorded with its state, and the visit is due at once", func(f *fixture) {
@@ -180,7 +180,7 @@ var cancelCases = []kase{
 		f.park("a", hook)
 		f.cancel("a")
 		f.settle(f.claim1("w1", store.Repoll, "a"), store.OutcomeCancelRetry, errText(strings.Repeat("x", store.MaxError)))
-		f.Pass(store.DefaultCancelFor)
+		f.Later(store.DefaultCancelFor)
 		g := f.is("a", store.Cancelled, store.Nowhere)
 		f.check(len(g.Error) == store.MaxError && strings.HasPrefix(g.Error, "cancel_hook_failed: xx"), "%d bytes", len(g.Error))
 	}},

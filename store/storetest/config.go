@@ -75,6 +75,14 @@ var configCases = []kase{
 		f.is("b", store.Pending, store.InLine)
 		f.settle(c, store.OutcomeDone)
 	}},
+	{"visibility_lowered", "a renewal never shortens a lease: its owner, who counts with the old timeout, may never see the answer", func(f *fixture) {
+		c := f.start("a")
+		f.configure(func(c *store.Config) { c.Visibility = time.Second })
+		f.check(f.renew("w1", c)[0].State == store.RenewOK && f.get("a").LeaseUntil == c.LeaseUntil, "until %d, was %d", f.get("a").LeaseUntil, c.LeaseUntil)
+		f.Pass(c.LeaseUntil.Sub(f.stats().LeaseAt) - 100*time.Millisecond)
+		f.is("a", store.Pending, store.Leased)
+		f.settle(c, store.OutcomeDone)
+	}},
 	{"lowering", "what a change lowers evicts nobody: commands over a new cap stay", func(f *fixture) {
 		f.submit(many("a", 10)...)
 		f.queue("q", func(q *store.QueueConfig) { q.MaxReady = 3 })

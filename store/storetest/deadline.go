@@ -139,7 +139,7 @@ var deadlineCases = []kase{
 		f.settle(f.start("a", deadlineIn(10*time.Second)), store.OutcomeProcessing, hook, delay(time.Hour))
 		f.Pass(11 * time.Second)
 		f.is("a", store.Processing, store.InLine)
-		f.Pass(store.DefaultCancelFor)
+		f.Later(store.DefaultCancelFor)
 		f.failed("a", store.ReasonDeadline)
 	}},
 	{"after_loss", "a command whose lease ran out after its deadline ends, it is not run again", func(f *fixture) {
@@ -149,7 +149,7 @@ var deadlineCases = []kase{
 		f.failed("a", store.ReasonDeadline)
 	}},
 	{"bounded", "many that pass their deadline together end in bounded steps, each once", func(f *fixture) {
-		f.submit(many("a", 350, deadlineIn(time.Second))...)
+		f.submit(many("a", 250, deadlineIn(time.Second))...)
 		f.Advance(time.Second)
 		sum, steps := 0, 0
 		for more := true; more; steps++ {
@@ -157,7 +157,7 @@ var deadlineCases = []kase{
 			f.ok(err)
 			sum, more = sum+r.Expired, r.More
 		}
-		f.check(sum == 350 && steps > 1, "%d ended in %d steps", sum, steps)
-		f.check(f.stats().Queues[0].Reasons[store.ReasonDeadline] == 350, "%+v", f.stats().Queues[0])
+		f.check(sum == 250 && steps > 1, "%d ended in %d steps", sum, steps)
+		f.check(f.stats().Queues[0].Reasons[store.ReasonDeadline] == 250, "%+v", f.stats().Queues[0])
 	}},
 }

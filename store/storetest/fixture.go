@@ -96,7 +96,7 @@ func (f *fixture) Advance(d time.Duration) {
 	f.setClock(f.now + store.Millis(d.Milliseconds()))
 }
 
-// Pass lets time go by as it does while somebody has the namespace open: maintenance at least every quarter of the visibility timeout.
+// Pass lets time go by as it does while somebody has the namespace open: with maintenance every quarter of the visibility timeout.
 func (f *fixture) Pass(d time.Duration) {
 	f.Helper()
 	for d > 0 {
@@ -104,6 +104,15 @@ func (f *fixture) Pass(d time.Duration) {
 		f.Advance(step)
 		f.maintain()
 		d -= step
+	}
+}
+
+// Later lets a long time go by, with maintenance at ten moments of it: leases age by two and a half timeouts.
+func (f *fixture) Later(d time.Duration) {
+	f.Helper()
+	for range 10 {
+		f.Advance(d / 10)
+		f.maintain()
 	}
 }
 

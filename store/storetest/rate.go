@@ -37,18 +37,18 @@ var rateCases = []kase{
 	{"bound", "a rate bounds claims to rate x t + burst in any window, and lets that many through", func(f *fixture) {
 		for i, r := range []store.Rate{{Limit: 10, Burst: 1}, {Limit: 3, Burst: 5}, {Limit: 0.7, Burst: 2}, {Limit: 28}} {
 			f.queue("q", func(q *store.QueueConfig) { q.Rates[store.Intake] = r })
-			f.submit(many(fmt.Sprint("a", i), 200)...)
+			f.submit(many(fmt.Sprint("a", i), 100)...)
 			f.Pass(10 * time.Second)
-			at := f.pace(store.Intake, 5*time.Second, 100*time.Millisecond)
+			at := f.pace(store.Intake, 3*time.Second, 100*time.Millisecond)
 			burst := r.Burst
 			if burst == 0 {
 				burst = max(1, int(r.Limit/10))
 			}
 			f.bounded(at, r.Limit, burst)
-			least := int(math.Min(r.Limit, 10*float64(burst))*4.5) + burst - 1
-			f.check(len(at) >= least, "%d claims in 5 s at %+v, at least %d are due", len(at), r, least)
+			least := int(math.Min(r.Limit, 10*float64(burst))*2.7) + burst - 1
+			f.check(len(at) >= least, "%d claims in 3 s at %+v, at least %d are due", len(at), r, least)
 			f.queue("q", func(q *store.QueueConfig) { q.Rates[store.Intake] = store.Rate{} })
-			for _, c := range f.claim("w1", store.Intake, 200) {
+			for _, c := range f.claim("w1", store.Intake, 100) {
 				f.settle(c, store.OutcomeDone)
 			}
 		}

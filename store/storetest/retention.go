@@ -69,8 +69,8 @@ var retentionCases = []kase{
 	}},
 	{"F128_keep", "a queue keeps at most so many finished records, the oldest go first, in bounded steps; ids stay known", func(f *fixture) {
 		f.queue("q", func(q *store.QueueConfig) { q.Keep = 50 })
-		f.submit(many("a", 400)...)
-		for _, c := range f.claim("w1", store.Intake, 400) {
+		f.submit(many("a", 250)...)
+		for _, c := range f.claim("w1", store.Intake, 250) {
 			f.Advance(time.Millisecond)
 			f.settle(c, store.OutcomeDone)
 		}
@@ -78,16 +78,16 @@ var retentionCases = []kase{
 		f.check(f.stats().Queues[0].Succeeded == 50, "%d kept", f.stats().Queues[0].Succeeded)
 		g := f.get("a-0100")
 		f.check(g != nil && g.Tombstone && g.Status == store.Succeeded, "%s", show(g))
-		g = f.get("a-0399")
+		g = f.get("a-0249")
 		f.check(g != nil && !g.Tombstone, "the newest went: %s", show(g))
 		f.check(!f.trySubmit(sub("a-0000"))[0].Created, "an id was forgotten")
 		f.Advance(store.TombstoneFor)
 		f.maintain()
-		f.check(f.get("a-0000") == nil && f.get("a-0399") != nil, "tombstone %s, record %s", show(f.get("a-0000")), show(f.get("a-0399")))
+		f.check(f.get("a-0000") == nil && f.get("a-0249") != nil, "tombstone %s, record %s", show(f.get("a-0000")), show(f.get("a-0249")))
 	}},
 	{"F128_bounded", "many that pass their retention together go in bounded steps", func(f *fixture) {
-		f.submit(many("a", 450)...)
-		cs := f.claim("w1", store.Intake, 450)
+		f.submit(many("a", 250)...)
+		cs := f.claim("w1", store.Intake, 250)
 		req := store.SettleRequest{Worker: "w1"}
 		for _, c := range cs {
 			req.Items = append(req.Items, store.Settlement{ID: c.ID, Lease: c.Lease, Kind: store.OutcomeDone})
@@ -101,7 +101,7 @@ var retentionCases = []kase{
 			f.ok(err)
 			n, more = n+r.Purged, r.More
 		}
-		f.check(n == 450 && steps > 1, "%d purged in %d steps", n, steps)
+		f.check(n == 250 && steps > 1, "%d purged in %d steps", n, steps)
 		r, err := f.s.Audit(f.ctx())
 		f.ok(err)
 		f.check(r.Commands == 0, "%d records left", r.Commands)

@@ -135,12 +135,12 @@ var watchCases = []kase{
 	}},
 	{"never_blocks", "a watcher that nobody reads never blocks the store; it finds one wake-up that stands for all that were lost", func(f *fixture) {
 		w := f.watch()
-		for i := range 15 {
-			f.submit(many(string(rune('a'+i)), 100)...)
-			for _, c := range f.claim("w1", store.Intake, 100) {
+		for i := range 5 {
+			f.submit(many(string(rune('a'+i)), 60)...)
+			for _, c := range f.claim("w1", store.Intake, 60) {
 				f.settle(c, store.OutcomeGiveBack)
 			}
-			for _, c := range f.claim("w1", store.Intake, 100)[:3] {
+			for _, c := range f.claim("w1", store.Intake, 60)[:3] {
 				f.settle(c, store.OutcomeDone)
 			}
 		}
