@@ -33,7 +33,7 @@ func holds(c *store.Command, name store.LeaseName) bool {
 	return c.Lease == name
 }
 
-// Renew extends the lease of c if the item names the current one, and keeps what the item says about the invocation.
+// Renew extends the lease of c, and never shortens it, if the item names the current one, and keeps what the item says about the invocation.
 func Renew(now Now, c *store.Command, item *store.RenewItem, v time.Duration) store.RenewResult {
 	if !holds(c, item.Lease) {
 		return store.RenewResult{State: store.RenewLost}
@@ -50,7 +50,7 @@ func Renew(now Now, c *store.Command, item *store.RenewItem, v time.Duration) st
 		r.State = store.RenewRefused
 		return r
 	}
-	c.LeaseUntil = now.Lease.Add(v)
+	c.LeaseUntil = max(c.LeaseUntil, now.Lease.Add(v)) // V may have been lowered, and the owner may never see this answer
 	return r
 }
 

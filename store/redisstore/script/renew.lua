@@ -56,7 +56,7 @@ if n > 0 then
   if #changed > 0 then
     local H = lib()
     for _, i in ipairs(changed) do
-      local c = H.load(ids[i], call('GET', P .. 'c|' .. ids[i]), t[i])
+      local c = H.load(ids[i], record(ids[i]), t[i])
       if c then
         if prog[i] then c.g = prog[i] end
         if overs[i] and not c.over then
