@@ -14,13 +14,7 @@ var boundsCases = []kase{
 		f.check(len(f.claim("w1", store.Intake, 250)) == 250, "not all claimed")
 		f.Pass(f.v - f.v/4)
 		f.Advance(f.v / 4)
-		n, steps := 0, 0
-		for more := true; more; steps++ {
-			r, err := f.s.Maintain(f.ctx())
-			f.ok(err)
-			n, more = n+r.Reaped, r.More
-			f.check(steps < 100, "does not end")
-		}
+		n, steps := f.stepwise(func(r store.MaintainReply) int { return r.Reaped })
 		f.check(n == 250 && steps > 1, "%d reaped in %d steps", n, steps)
 	}},
 	{"promote", "many that fall due together are promoted in bounded steps, in the order of their due times", func(f *fixture) {
@@ -31,12 +25,7 @@ var boundsCases = []kase{
 			f.submit(part...)
 		}
 		f.Advance(3 * time.Second)
-		n, steps := 0, 0
-		for more := true; more; steps++ {
-			r, err := f.s.Maintain(f.ctx())
-			f.ok(err)
-			n, more = n+r.Promoted, r.More
-		}
+		n, steps := f.stepwise(func(r store.MaintainReply) int { return r.Promoted })
 		f.check(n == 250 && steps > 1, "%d promoted in %d steps", n, steps)
 		var last store.Millis
 		for _, c := range f.claim("w1", store.Intake, 250) {

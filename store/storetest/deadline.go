@@ -151,12 +151,7 @@ var deadlineCases = []kase{
 	{"bounded", "many that pass their deadline together end in bounded steps, each once", func(f *fixture) {
 		f.submit(many("a", 250, deadlineIn(time.Second))...)
 		f.Advance(time.Second)
-		sum, steps := 0, 0
-		for more := true; more; steps++ {
-			r, err := f.s.Maintain(f.ctx())
-			f.ok(err)
-			sum, more = sum+r.Expired, r.More
-		}
+		sum, steps := f.stepwise(func(r store.MaintainReply) int { return r.Expired })
 		f.check(sum == 250 && steps > 1, "%d ended in %d steps", sum, steps)
 		f.check(f.stats().Queues[0].Reasons[store.ReasonDeadline] == 250, "%+v", f.stats().Queues[0])
 	}},

@@ -46,12 +46,7 @@ func newFixture(t *testing.T, h Harness, rule string) *fixture {
 	return f
 }
 
-// ctx ends long after any call should have.
-func (f *fixture) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	_ = context.AfterFunc(f.T.Context(), cancel)
-	return ctx
-}
+func (f *fixture) ctx() context.Context { return f.T.Context() }
 
 func (f *fixture) ok(err error) {
 	f.Helper()
@@ -135,6 +130,21 @@ func (f *fixture) maintain() store.MaintainReply {
 	}
 	f.Fatal("maintenance never ends: More is still true after 10000 steps")
 	return sum
+}
+
+// stepwise does maintenance until nothing is left, as maintain, and returns how much of one kind was done and in how many steps.
+func (f *fixture) stepwise(of func(store.MaintainReply) int) (sum, steps int) {
+	f.Helper()
+	for range 1000 {
+		r, err := f.s.Maintain(f.ctx())
+		f.ok(err)
+		sum += of(r)
+		if steps++; !r.More {
+			return sum, steps
+		}
+	}
+	f.Fatal("maintenance never ends: More is still true after 1000 steps")
+	return sum, steps
 }
 
 // drawNonce returns a nonce that was not used before in this case.

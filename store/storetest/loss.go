@@ -93,7 +93,8 @@ var lossCases = []kase{
 			if i == 5 {
 				break
 			}
-			for f.get("a").Place != store.InLine {
+			for n := 0; f.get("a").Place != store.InLine; n++ {
+				f.check(n < 1000, "it never comes back: %s", show(f.get("a")))
 				f.Pass(100 * time.Millisecond)
 			}
 			gaps = append(gaps, f.now.Sub(died))

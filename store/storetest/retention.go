@@ -95,12 +95,7 @@ var retentionCases = []kase{
 		_, err := f.s.Settle(f.ctx(), req)
 		f.ok(err)
 		f.Advance(store.DefaultRetention)
-		n, steps := 0, 0
-		for more := true; more; steps++ {
-			r, err := f.s.Maintain(f.ctx())
-			f.ok(err)
-			n, more = n+r.Purged, r.More
-		}
+		n, steps := f.stepwise(func(r store.MaintainReply) int { return r.Purged })
 		f.check(n == 250 && steps > 1, "%d purged in %d steps", n, steps)
 		r, err := f.s.Audit(f.ctx())
 		f.ok(err)

@@ -47,8 +47,10 @@ func inLane(queue string, l store.Lane) func(store.Wake) bool {
 func drainWakes(w store.Watcher) {
 	for {
 		select {
-		case <-w.C():
-			continue
+		case _, ok := <-w.C():
+			if !ok {
+				return
+			}
 		case <-time.After(30 * time.Millisecond):
 			return
 		}
@@ -105,8 +107,8 @@ var watchCases = []kase{
 		for _, x := range []store.Watcher{w, other} {
 			for {
 				select {
-				case k := <-x.C():
-					f.check(k.Kind != store.WakeEnd || x == w && k.ID != "a-0003", "woken unasked: %+v", k)
+				case k, ok := <-x.C():
+					f.check(ok && k.Kind != store.WakeEnd || x == w && k.ID != "a-0003", "woken unasked: %+v", k)
 					continue
 				case <-time.After(50 * time.Millisecond):
 				}
