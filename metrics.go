@@ -44,7 +44,7 @@ var (
 )
 
 // What a worker measures. Label lane is intake or repoll; outcome is how an invocation ended for a command (done, fail, processing, retry,
-// snooze, throttled, give_back, cancelled, cancel_retry, abandon); call is claim, renew, settle, maintain or stats.
+// snooze, throttled, give_back, cancelled, cancel_retry, abandon); call is claim, renew, settle, maintain, stats or watch.
 var (
 	metricPermits      = &Metric{Name: "twolane_worker_permits", Kind: Gauge, Labels: []string{"lane", "state"}, Help: "Permits of this worker by lane and state (held, free). Held ones run an invocation."}
 	metricInvocations  = &Metric{Name: "twolane_invocations_started_total", Kind: Counter, Labels: []string{"queue", "lane", "type"}, Help: "Handler calls that this worker has started; a batch is one."}

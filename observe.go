@@ -83,7 +83,7 @@ func (o *observer) init() {
 			}
 		}
 	}
-	for _, call := range []string{"claim", "renew", "settle", "maintain", "stats"} {
+	for _, call := range []string{"claim", "renew", "settle", "maintain", "stats", "watch"} {
 		o.get(metricCallErrors, call)
 	}
 	for _, m := range workerMetrics {

@@ -222,6 +222,9 @@ func TestWatchComesBack(t *testing.T) {
 		if n := faulty.faults.Calls(faultstore.Watch); n > 60 || n < 10 {
 			r.Errorf("%d tries to watch in a minute", n)
 		}
+		if n := len(faulty.log.with("WARN", "call=watch")); n == 0 || n > 6 {
+			r.Errorf("%d warnings that watching fails", n)
+		}
 		r.wait(r.submit(twolane.Submission{Type: "a"})...)
 		faulty.faults.Heal()
 		time.Sleep(10 * sec)

@@ -235,6 +235,9 @@ func (l *Loop) watch() {
 			bad.ok(now)
 		}
 		bad.fail(now, rand.Float64())
+		if n := bad.n; err != nil && l.callCtx.Err() == nil {
+			l.post(func(time.Duration) { l.core.event(Event{Kind: StoreFailed, Text: "watch", Err: err, N: n}) })
+		}
 		pause(l.callCtx, bad.after-now)
 		l.wake(store.Wake{Kind: store.WakeAll})
 	}
