@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/redis/rueidis"
+
 	"github.com/twolane/twolane/internal/redistest"
 	"github.com/twolane/twolane/store"
 	"github.com/twolane/twolane/store/redisstore"
@@ -46,6 +48,36 @@ func harness(url string) storetest.Harness {
 			}
 			return open(t, url, s.(*redisstore.Store).Namespace())
 		},
+		Damage: func(t *testing.T, s store.Store, id string, part storetest.Part) bool {
+			prefix := "{" + s.(*redisstore.Store).Namespace() + "}:"
+			switch part {
+			case storetest.PartRecord:
+				raw(t, url, "SET", prefix+"c|"+id, "no record at all")
+			case storetest.PartMissing:
+				raw(t, url, "DEL", prefix+"c|"+id)
+			case storetest.PartLease:
+				raw(t, url, "ZREM", prefix+"L", id)
+			}
+			return true
+		},
+	}
+}
+
+// raw runs one command on a server or cluster, behind the back of every store.
+func raw(t *testing.T, url string, args ...string) {
+	t.Helper()
+	opt, err := rueidis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.DisableCache = true
+	c, err := rueidis.NewClient(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Do(context.Background(), c.B().Arbitrary(args[0]).Keys(args[1]).Args(args[2:]...).Build()).Error(); err != nil {
+		t.Fatal(err)
 	}
 }
 

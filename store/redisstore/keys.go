@@ -12,9 +12,6 @@ func (k keys) meta() string    { return k.prefix + "meta" } // hash: schema, clo
 func (k keys) none() string    { return k.prefix + "none" } // never exists
 func (k keys) channel() string { return k.prefix + "w" }    // wake-ups
 
-func (k keys) record(id string) string { return k.prefix + "c|" + id }
-func (k keys) of(kind string) string   { return k.prefix + kind }
-
 // keyKinds are the kinds of keys, what they hold and their type. Kinds that end in | are followed by names.
 var keyKinds = []struct{ kind, typ, holds string }{
 	{"meta", "hash", "rd, wr schema; last, run, lease clocks; v visibility in ns; cv version of the configuration; seq, tok, oseq counters; clk a test's clock"},

@@ -204,10 +204,7 @@ func (r *reader) uint(n int) uint64 {
 func (r *reader) time() store.Millis { return store.Millis(r.uint(6)) }
 
 // ext hands out blobs that are in keys of their own, in the order in which records name them. A nil ext leaves them out.
-type ext struct {
-	vals    []string
-	missing bool
-}
+type ext struct{ vals []string }
 
 func (e *ext) next() []byte {
 	if e == nil || len(e.vals) == 0 {
@@ -218,8 +215,8 @@ func (e *ext) next() []byte {
 	return bytesOf(v)
 }
 
-// decodeRecord reads a record. The command shares the bytes of rec. lines finds the definition of its line; x has its blobs in keys of
-// their own; noBlobs leaves blobs, metadata and events out and must not be given an x with them.
+// decodeRecord reads a record. The command shares the bytes of rec. d is its line; x has its blobs in keys of their own, as many as ownBlobs
+// says, or none; noBlobs leaves blobs, metadata and events out.
 func decodeRecord(id, rec string, d *lineDef, x *ext, noBlobs bool) (*store.Command, error) {
 	if len(rec) < headLen || rec[0] != recordVersion {
 		return nil, errRecord

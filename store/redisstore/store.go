@@ -131,6 +131,9 @@ type link struct {
 	client atomic.Pointer[rueidis.Client]
 	making atomic.Bool
 	dialed atomic.Int64 // unix ms of the last attempt
+
+	mu      sync.Mutex
+	retired []rueidis.Client // calls may still be under way on them
 }
 
 // open connects. The library's constructor knows no context: when ctx ends first, what it makes later is closed.
@@ -150,7 +153,7 @@ func (l *link) open(ctx context.Context, opt *Options) error {
 			return m.err
 		}
 		if old := l.client.Swap(&m.c); old != nil {
-			(*old).Close()
+			l.retire(*old)
 		}
 		return nil
 	case <-ctx.Done():
@@ -163,10 +166,26 @@ func (l *link) open(ctx context.Context, opt *Options) error {
 	}
 }
 
+// retire closes clients that were replaced, but the last: there is one at most a second, so that by the next its calls have ended.
+func (l *link) retire(c rueidis.Client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, old := range l.retired {
+		old.Close()
+	}
+	l.retired = append(l.retired[:0], c)
+}
+
 func (l *link) close() {
 	if c := l.client.Swap(nil); c != nil {
-		(*c).Close()
+		l.retire(*c)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, old := range l.retired {
+		old.Close()
+	}
+	l.retired = nil
 }
 
 // failed gives an error of a call its meaning, and has the client made anew if it talks to the wrong server.

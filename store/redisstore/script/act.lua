@@ -54,7 +54,7 @@ local function move(c)
 end
 
 local function one(id)
-  local c = H.load(id, call('GET', P .. 'c|' .. id), call('HGET', P .. 'T', id))
+  local c = H.load(id, record(id), call('HGET', P .. 'T', id))
   if not c then
     if a.kind == 2 and call('ZSCORE', P .. 'lost', id) then
       H.zrem('lost', id)
@@ -101,7 +101,7 @@ end
 for i = 9, #ARGV do
   local r, why = one(ARGV[i])
   if r == 's' then
-    local st = byte(call('GET', P .. 'c|' .. ARGV[i]) or '', 2) or 0
+    local st = byte(record(ARGV[i]) or '', 2) or 0
     say[#say + 1], say[#say + 2] = why, fmt('%d', st)
   end
   out[#out + 1] = r

@@ -1,7 +1,8 @@
 #!lua flags=no-writes
 -- audit.lua: reads what an audit looks at, a bounded piece at a time.
 -- KEYS  the guard pair
--- ARGV  what, then
+-- ARGV  what and its arguments
+-- reply by what:
 --       scan, cursor: {cursor, keys of the namespace}
 --       members, key, type, cursor: {cursor, members or fields, scores or values}
 --       ids, ids: {{wall, run, lease, config version}, for each id: {record, lease, end of lease, scores in sr, sn, x, xl, z, lost, in cx, in od,
@@ -28,7 +29,7 @@ elseif what == 'ids' then
   local H, out, bases, seen = lib(), {}, {}, {}
   for i = 2, #ARGV do
     local id = ARGV[i]
-    local rec, t = call('GET', P .. 'c|' .. id), call('HGET', P .. 'T', id)
+    local rec, t = record(id), call('HGET', P .. 'T', id)
     local row = {rec or '', t or '', call('ZSCORE', P .. 'L', id) or ''}
     for k, z in ipairs({'sr', 'sn', 'x', 'xl', 'z', 'lost'}) do row[3 + k] = call('ZSCORE', P .. z, id) or '' end
     row[10], row[11] = call('SISMEMBER', P .. 'cx', id), call('SISMEMBER', P .. 'od', id)

@@ -77,3 +77,6 @@ local function keysof(ids, prefix)
   for i = 1, #ids do ks[i] = P .. prefix .. ids[i] end
   return ks
 end
+
+-- record is the record of an id, false if there is none or something else is in its place.
+local function record(id) return call('MGET', P .. 'c|' .. id)[1] end

@@ -10,7 +10,7 @@ local H, out, force = lib(), {}, ARGV[3] == '1'
 for i = 4, #ARGV do
   local id = ARGV[i]
   local t = call('HGET', P .. 'T', id)
-  local c = H.load(id, call('GET', P .. 'c|' .. id), t)
+  local c = H.load(id, record(id), t)
   if not c or H.purgeable(c) then
     out[#out + 1] = '\4\0'
   else

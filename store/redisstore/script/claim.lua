@@ -288,7 +288,7 @@ local function want(q, lane, wmax, turn, suspect, types)
       local to = min(L.n, i + most - k - 1)
       local g = #gids
       while i <= to do
-        local s = rec[i]
+        local s = rec[i] or ''
         local z = #s
         local v, st, _, _, _, _, _, _, _, _, _, _, _, _, _, f0 = byte(s, 1, 16)
         if v ~= 1 or st ~= status or z < 44 or PLAIN[f0] == nil or items > 0 and bytes < z then break end

@@ -19,7 +19,7 @@ if #ARGV > 3 then
       H.hdel(oi, seqs[i])
       H.zrem(ob, seqs[i])
       H.zrem(oh, seqs[i])
-      local c = H.load(id, call('GET', P .. 'c|' .. id))
+      local c = H.load(id, record(id))
       if c and c.st > 2 and c.purge == 0 then
         if H.stripatend(c) then
           H.unfinish(c)

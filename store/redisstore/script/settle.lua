@@ -53,7 +53,7 @@ local function slow(i, cur, r, again)
   if again then -- the same id twice in one call
     quickflush()
     H.flush()
-    cur, r = call('HGET', P .. 'T', id), call('GET', ks[i])
+    cur, r = call('HGET', P .. 'T', id), record(id)
   end
   local c = H.load(id, r, cur)
   local mine = cur and sub(cur, 1, m) == name .. ' '

@@ -225,7 +225,7 @@ end
 local function holder(key, id)
   local h = call('HGET', P .. 'u', key)
   if not h or h == id then return nil end
-  local c = load(h, call('GET', P .. 'c|' .. h), call('HGET', P .. 'T', h))
+  local c = load(h, record(h), call('HGET', P .. 'T', h))
   if not c or c.st > 2 then return nil end
   if ifended(c) then
     if c.st > 2 then return nil end
