@@ -268,7 +268,8 @@ func (c *Core) granted(now time.Duration, call *ClaimCall, reply *store.ClaimRep
 		}
 		c.hold(it, call.first)
 	}
-	if now-call.first < c.v/4 {
+	term := g.Items[0].LeaseUntil.Sub(g.Items[0].LeasedAt) // shorter than V if that was raised before the claim was repeated
+	if now-call.first < c.v/4 && (term <= 0 || term >= c.v) {
 		c.begin(now, inv)
 		return
 	}

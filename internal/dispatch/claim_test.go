@@ -150,6 +150,23 @@ func TestClaimThatComesApart(t *testing.T) {
 	}
 }
 
+// A claim that is repeated after the visibility timeout was raised brings leases of the old one: they are renewed before their handlers start.
+func TestClaimOfAShorterLease(t *testing.T) {
+	d := newDriver(t, nil)
+	gs := d.cmds("a", "b")
+	for i, term := range []time.Duration{testV / 4, testV} {
+		gs[i].Items[0].LeasedAt, gs[i].Items[0].LeaseUntil = 1000, store.Millis(1000).Add(term)
+	}
+	d.claimed(gs, nil)
+	if len(d.live) != 1 || d.live[0].Items[0].Cmd.ID != "b" {
+		t.Fatalf("%d started, want b alone", len(d.live))
+	}
+	d.renewed(nil)
+	if len(d.live) != 2 {
+		t.Errorf("%d started after the renewal, want 2", len(d.live))
+	}
+}
+
 func TestOneSuspectAtATime(t *testing.T) {
 	d := newDriver(t, nil)
 	flags := func() (n int) {
