@@ -169,6 +169,9 @@ func (c *client) reconfigure() {
 		return
 	}
 	cfg := w.plan.config()
+	if w.chance(0.2) {
+		cfg.Visibility = []time.Duration{2 * time.Second, 5 * time.Second, 20 * time.Second}[w.rng.IntN(3)]
+	}
 	i := w.rng.IntN(len(w.plan.queues))
 	q := cfg.Queues[w.plan.queues[i]]
 	switch {
@@ -195,6 +198,6 @@ func (c *client) configure(cfg store.Config) {
 	}
 	c.cfg = got
 	w.oracle.configured(&got)
-	w.log("configured as version %d", got.Version)
+	w.log("configured as version %d, V %v", got.Version, got.V())
 	w.wakes()
 }

@@ -15,7 +15,8 @@
 //
 // A [Violation] names one of these.
 //
-//   - nothing-lost: every command that was submitted and not deleted is there, and ends within 20 minutes after the chaos is over.
+//   - nothing-lost: every command that was submitted and not deleted is there, and ends within 4 minutes after the chaos is over, or 20 if one kills
+//     its process.
 //   - one-live: no lease is run twice, no worker starts an id that runs in it, and no command has two handlers at work unless a user broke
 //     the older one's lease, or its process was stopped or the server's clock stepped forward meanwhile.
 //   - fence: the worker that holds a lease has ended the context V/8 before the lease can be reaped, under the same conditions.

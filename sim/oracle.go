@@ -38,8 +38,9 @@ type record struct {
 
 	lease   store.LeaseName // current; zero if not leased
 	owner   string
-	until   store.Millis // lease clock
-	taken   store.Millis // lease clock of the claim
+	until   store.Millis  // lease clock
+	taken   store.Millis  // lease clock of the claim
+	v       time.Duration // of the claim or the last renewal
 	renewed time.Duration
 
 	status                          store.Status
@@ -215,7 +216,7 @@ func (o *oracle) granted(p *proc, req *store.ClaimRequest, g *store.Grant, c *st
 	o.onTime(r, g, c)
 	o.token = c.Lease.Token
 	r.lease, r.owner, r.taken, r.until, r.renewed = c.Lease, p.id, o.lease, o.lease.Add(o.cfg.V()), o.w.now
-	r.status, r.since, r.refused = c.Status, -1, 0
+	r.status, r.since, r.refused, r.v = c.Status, -1, 0, o.cfg.V()
 	return true
 }
 
@@ -247,7 +248,10 @@ func (o *oracle) renewed(p *proc, req *store.RenewRequest, rep *store.RenewReply
 		case current == (state == store.RenewLost):
 			o.fail("lease", "%s: renewal of %s by %s answers %d, but the lease is %s of %s", it.ID, it.Lease, p.id, state, r.lease, r.owner)
 		case state == store.RenewOK:
-			r.until, r.renewed = o.lease.Add(o.cfg.V()), o.w.now
+			if until := o.lease.Add(o.cfg.V()); until > r.until {
+				r.until, r.v = until, o.cfg.V()
+			}
+			r.renewed = o.w.now
 		case state == store.RenewRefused && r.sub.Deadline == 0:
 			o.fail("lease", "%s: renewal refused, and it has no deadline", it.ID)
 		}
@@ -269,7 +273,7 @@ func (o *oracle) maintenance(by string, rep *store.MaintainReply) {
 	reaped, lost := 0, 0
 	for _, id := range o.ids {
 		r := o.recs[id]
-		if r.lease != (store.LeaseName{}) && o.lease > r.until-store.Millis(o.cfg.V().Milliseconds()/8) {
+		if r.lease != (store.LeaseName{}) && o.lease > r.until-store.Millis(r.v.Milliseconds()/8) {
 			o.fenced(id, r)
 		}
 		if r.lease == (store.LeaseName{}) || r.until > o.lease && rep.Reaped == 0 {

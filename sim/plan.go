@@ -11,23 +11,24 @@ import (
 
 // plan is what a seed draws once for its run.
 type plan struct {
-	calm     bool // nothing goes wrong: bounds are tight
-	v        time.Duration
-	poll     time.Duration
-	length   time.Duration // of the chaos
-	commands int
-	queues   []string
-	pauses   bool // of queues
-	rates    [][2]store.Rate
-	losses   int
-	grace    time.Duration
-	overdue  dispatch.Overdue
-	policy   dispatch.Policy
-	reserve  int
-	tick     bool // somebody without a worker does upkeep
-	workers  []workerPlan
-	batch    int
-	poison   int // commands that kill their process
+	calm      bool // nothing goes wrong: bounds are tight
+	v         time.Duration
+	poll      time.Duration
+	length    time.Duration // of the chaos
+	commands  int
+	queues    []string
+	pauses    bool // of queues
+	rates     [][2]store.Rate
+	losses    int
+	grace     time.Duration
+	overdue   dispatch.Overdue
+	policy    dispatch.Policy
+	reserve   int
+	tick      bool // somebody without a worker does upkeep
+	workers   []workerPlan
+	batch     int
+	poison    int // commands that kill their process, not submitted yet
+	poisonous bool
 
 	latency  time.Duration // of one message, at most
 	lag      time.Duration // of a worker's loop, at most
@@ -65,7 +66,11 @@ func draw(r *rand.Rand, seed uint64) plan {
 		p.queues = append(p.queues, fmt.Sprintf("q%d", i))
 	}
 	p.rates = make([][2]store.Rate, len(p.queues))
-	for range 1 + r.IntN(4) {
+	team := 1 + r.IntN(4)
+	if !p.calm && r.IntN(8) == 0 {
+		team += 3
+	}
+	for range team {
 		p.workers = append(p.workers, workerPlan{permits: [2]int{1 + r.IntN(6), 1 + r.IntN(6)}, queues: p.queues, types: kinds})
 	}
 	if p.calm {
@@ -112,7 +117,7 @@ func draw(r *rand.Rand, seed uint64) plan {
 	p.act, p.rude = some(1, 2), some(2, 0.8)
 	p.pauses = r.IntN(3) == 0
 	if r.IntN(4) == 0 {
-		p.poison = 1 + r.IntN(3)
+		p.poison, p.poisonous = 1+r.IntN(3), true
 	}
 	return p
 }

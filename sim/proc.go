@@ -43,6 +43,7 @@ type proc struct {
 	drainBy   time.Duration
 	drainAsk  time.Duration
 
+	faulted   time.Duration // when the last fault was over
 	calm      time.Duration // the store can be reached since, pauses after failures included
 	idle      [2]bool       // lane has a permit that all queues may take
 	idleSince [2]time.Duration
@@ -117,6 +118,7 @@ func (p *proc) time() time.Duration {
 // disturb says that the store cannot be relied on before a moment.
 func (p *proc) disturb(until time.Duration) {
 	if p != nil {
+		p.faulted = max(p.faulted, until)
 		p.calm = max(p.calm, until+5500*time.Millisecond)
 	}
 }

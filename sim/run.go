@@ -20,6 +20,7 @@ type run struct {
 	abandoned bool
 	over      bool
 	leases    []store.LeaseName
+	since     []time.Duration // when they were granted, or last renewed before the start
 }
 
 // start calls the handler of an invocation.

@@ -134,9 +134,14 @@ func (o *oracle) started(p *proc, own *run, it *dispatch.Item) {
 			o.fail("one-live", "%s: lease %s is run twice, by %s and %s", id, it.Cmd.Lease, x.p.id, p.id)
 		case x.p == p:
 			o.fail("one-live", "%s is started by %s, where it still runs", id, p.id)
-		case x.causes[i] == nil && x.cause == nil && !x.p.stopped && x.p.resumed <= x.started && o.w.stepped <= x.started && r.broken <= x.started:
+		case it.Cmd.Lease != r.lease && p.resumed > 0: // it was stopped, and its clock with it, before it took this up
+		case x.causes[i] == nil && x.cause == nil && !x.p.stopped && x.p.resumed <= x.since[i] && o.w.stepped <= x.since[i] && r.broken <= x.started:
 			o.fail("one-live", "%s is started by %s while %s runs it, whose context has not ended", id, p.id, x.p.id)
 		}
+	}
+	own.since = append(own.since, 0)
+	if it.Cmd.Lease == r.lease {
+		own.since[len(own.since)-1] = r.renewed
 	}
 	r.runs = append(r.runs, own)
 }
@@ -144,7 +149,7 @@ func (o *oracle) started(p *proc, own *run, it *dispatch.Item) {
 // fenced looks whether the owner of a lease that may end within V/8 has ended the context.
 func (o *oracle) fenced(id string, r *record) {
 	// The core may be told late by its loop, and the store counts whole milliseconds.
-	margin := store.Millis((o.cfg.V()/8 - o.w.plan.lag).Milliseconds()) - 3
+	margin := store.Millis((r.v/8 - o.w.plan.lag).Milliseconds()) - 3
 	for _, x := range r.runs {
 		for i, it := range x.inv.Items {
 			if x.over || it.Cmd.ID != id || x.leases[i] != r.lease {

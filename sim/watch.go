@@ -217,7 +217,7 @@ func (o *oracle) cancelDue(c *store.Command, r *record) {
 			if answered := it.Answered() != 0; answered || x.leases[i] != c.Lease || x.causes[i] != nil || x.cause != nil {
 				continue
 			}
-			v := o.cfg.V()
+			v := max(r.v, o.cfg.V())
 			since := max(r.asked, x.p.calm, x.p.resumed, o.calm, x.started)
 			if w.now-since > v/4+v/8+time.Second {
 				o.fail("cancel-ends", "%s was to be cancelled at %v, and %s runs it with a context that has not ended", c.ID, r.asked, x.p.id)
@@ -236,7 +236,7 @@ func (o *oracle) kept(c *store.Command, r *record) {
 		if p == nil || p.id != r.owner || p.stopped || p.late {
 			continue
 		}
-		if since := max(r.renewed, p.calm, p.resumed, o.calm); w.now-since > o.cfg.V()*3/8+time.Second {
+		if since := max(r.renewed, p.faulted, p.resumed, o.calm, o.changed); w.now-since > max(r.v, o.cfg.V())*3/8+time.Second {
 			o.fail("lease", "%s: %s lives and has not renewed its lease %s since %v", c.ID, p.id, c.Lease, r.renewed)
 		}
 	}
