@@ -72,7 +72,6 @@ func newEnv(t *testing.T, v time.Duration, url string) *env {
 	e.c = twolane.NewClient(&recorder{Store: e.st, j: e.j}, &twolane.Options{Logger: quiet, NoTick: true})
 	_, err = e.c.Configure(ctx, func(c *twolane.Config) error {
 		c.Visibility = v
-		c.Queues[twolane.DefaultQueue] = twolane.QueueConfig{MaxLosses: 3}
 		return nil
 	})
 	e.must(err)

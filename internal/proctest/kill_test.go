@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twolane/twolane"
 	"github.com/twolane/twolane/store"
 )
 
@@ -151,6 +152,11 @@ func TestF062_SameName(t *testing.T) {
 func TestF102_F149_HandlerEndsTheProcess(t *testing.T) {
 	stores(t, func(t *testing.T, open func(*testing.T) *env) {
 		e := open(t)
+		_, err := e.c.Configure(t.Context(), func(c *twolane.Config) error {
+			c.Queues[twolane.DefaultQueue] = twolane.QueueConfig{MaxLosses: 3}
+			return nil
+		})
+		e.must(err)
 		e.start(spec{Proc: "p0", Permits: 8})
 		poison := e.submit("exit", 1, params{})[0]
 		e.submit("work", 20, params{Ms: 300})
