@@ -42,7 +42,7 @@ measures SQLite in a temporary folder. Rows: ` + strings.Join(bench.Rows, ", ") 
 					return json.NewEncoder(std.out).Encode(r)
 				}
 				rows = append(rows, r)
-				fmt.Fprintf(std.err, "%s: %s %s is measured\n", r.Store, r.Row, r.Variant)
+				fmt.Fprintf(std.err, "%s: %s is measured\n", r.Store, r.Name())
 				return nil
 			}
 			if url == "" {

@@ -50,7 +50,7 @@ func TestRowsOnMemory(t *testing.T) {
 		t.Run(only, func(t *testing.T) {
 			var got []string
 			for _, r := range onMemory(t, Options{Only: only, N: 200, Lines: 20}, nil) {
-				got = append(got, strings.TrimSpace(r.Row+" "+r.Variant))
+				got = append(got, r.Name())
 				if r.N < 20 || r.Store != "memory" || r.FloorPerSecond != 0 {
 					t.Errorf("row: %+v", r)
 				}

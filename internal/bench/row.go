@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -54,29 +55,33 @@ func (r Row) rounded() Row {
 	return r
 }
 
-// Table prints rows for people.
+// Name is what the row is called, with its variant.
+func (r Row) Name() string { return strings.TrimSpace(r.Row + " " + r.Variant) }
+
+// Table prints rows for people, a table for each store.
 func Table(w io.Writer, rows []Row) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "row\tn\tper second\tfloor\tof floor\tstore us\tclient us\tbytes\tp50 ms\tp99 ms\tmax ms\t  \t")
-	for i, r := range rows {
-		if i == 0 || rows[i-1].Store != r.Store {
-			if err := t.Flush(); err != nil {
-				return err
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].Store == rows[0].Store {
+			n++
+		}
+		fmt.Fprintf(w, "\n%s\n", rows[0].Store)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "row\tn\tper second\tfloor\tof floor\tstore us\tclient us\tbytes\tp50 ms\tp99 ms\tmax ms\t")
+		for _, r := range rows[:n] {
+			share := ""
+			if r.FloorPerSecond > 0 && r.PerSecond > 0 {
+				share = fmt.Sprintf("%.0f %%", 100*r.PerSecond/r.FloorPerSecond)
 			}
-			fmt.Fprintln(w, r.Store)
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Name(), r.N, figure(r.PerSecond), figure(r.FloorPerSecond), share,
+				figure(r.StoreCPU), figure(r.ClientCPU), figure(r.Bytes), figure(r.P50), figure(r.P99), figure(r.Max), r.remark())
 		}
-		name := r.Row
-		if r.Variant != "" {
-			name += " " + r.Variant
+		if err := t.Flush(); err != nil {
+			return err
 		}
-		share := ""
-		if r.FloorPerSecond > 0 && r.PerSecond > 0 {
-			share = fmt.Sprintf("%.0f %%", 100*r.PerSecond/r.FloorPerSecond)
-		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\t\n", name, r.N, figure(r.PerSecond), figure(r.FloorPerSecond), share,
-			figure(r.StoreCPU), figure(r.ClientCPU), figure(r.Bytes), figure(r.P50), figure(r.P99), figure(r.Max), r.remark())
+		rows = rows[n:]
 	}
-	return t.Flush()
+	return nil
 }
 
 // remark puts the figures that few rows have into words.
@@ -97,14 +102,7 @@ func (r Row) remark() string {
 	if r.Note != "" {
 		parts = append(parts, r.Note)
 	}
-	s := ""
-	for i, p := range parts {
-		if i > 0 {
-			s += ", "
-		}
-		s += p
-	}
-	return s
+	return strings.Join(parts, ", ")
 }
 
 // figure prints a number with three digits that matter; zero is not known.

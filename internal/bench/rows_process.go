@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/twolane/twolane"
@@ -85,7 +86,8 @@ func (b *bench) latency(ctx context.Context) error {
 
 // latency measures n starts at perSecond in this site, with a worker of its own for the queue "fresh".
 func (s *site) latency(ctx context.Context, n int, perSecond float64) (r Row, err error) {
-	sent := make([]time.Time, n)
+	begun := time.Now()
+	sent := make([]atomic.Int64, n) // nanoseconds after begun
 	took := make([]float64, n)
 	done := make(chan struct{})
 	ran := newCountdown(n, done)
@@ -93,7 +95,7 @@ func (s *site) latency(ctx context.Context, n int, perSecond float64) (r Row, er
 		Queues: []twolane.QueueShare{{Name: "fresh"}}, Concurrency: twolane.Lanes{Intake: 100, Repoll: 1},
 	}, func(w *twolane.Worker) {
 		twolane.HandleFunc(w, "fresh", func(_ context.Context, job *twolane.Job[int, []byte]) (any, error) {
-			took[job.Params] = float64(time.Since(sent[job.Params])) / float64(time.Millisecond)
+			took[job.Params] = float64(time.Since(begun)-time.Duration(sent[job.Params].Load())) / float64(time.Millisecond)
 			ran.one()
 			return nil, nil
 		})
@@ -114,7 +116,7 @@ func (s *site) latency(ctx context.Context, n int, perSecond float64) (r Row, er
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			sent[i] = time.Now()
+			sent[i].Store(int64(time.Since(begun)))
 			if _, err := s.client.Submit(ctx, twolane.Submission{Type: "fresh", Queue: "fresh", Params: i}); err != nil {
 				return err
 			}

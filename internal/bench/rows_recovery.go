@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os/exec"
+	"sync/atomic"
 	"time"
 
 	"github.com/twolane/twolane"
@@ -53,7 +54,8 @@ func (b *bench) recovery(ctx context.Context) error {
 		if err := s.until(bounded, "bench", func(q store.QueueStats) bool { return q.Lanes[store.Intake].Leased == n }); err != nil {
 			return err
 		}
-		var at time.Time // of the kill; written before anything can run again
+		begun := time.Now()
+		var killed atomic.Int64 // when, in nanoseconds after begun
 		done := make(chan struct{})
 		ran := newCountdown(n, done)
 		took := make(chan float64, n)
@@ -61,7 +63,7 @@ func (b *bench) recovery(ctx context.Context) error {
 			Queues: []twolane.QueueShare{{Name: "bench"}}, Concurrency: twolane.Lanes{Intake: n, Repoll: 1},
 		}, func(w *twolane.Worker) {
 			twolane.Handle(w, "block", twolane.Handler[[]byte, []byte]{Execute: func(context.Context, *twolane.Job[[]byte, []byte]) (twolane.Outcome, error) {
-				took <- float64(time.Since(at)) / float64(time.Millisecond)
+				took <- float64(time.Since(begun)-time.Duration(killed.Load())) / float64(time.Millisecond)
 				ran.one()
 				return twolane.Done(nil), nil
 			}})
@@ -74,7 +76,7 @@ func (b *bench) recovery(ctx context.Context) error {
 		if err := pause(ctx, 700*time.Millisecond); err != nil {
 			return err
 		}
-		at = time.Now()
+		killed.Store(int64(time.Since(begun)))
 		if err := kill(); err != nil {
 			return err
 		}

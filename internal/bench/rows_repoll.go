@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,10 +17,23 @@ const (
 	repollTimes = 5
 )
 
-// poll is what the repoll row keeps of one command. Only one invocation of a command runs at a time, so its fields need no lock.
+// poll is what the repoll row keeps of one command. Only one invocation of a command runs at a time; the lock tells that to the memory model, which
+// does not know that the store stands between two of them.
 type poll struct {
-	due  time.Time // when its next poll should start; zero before the first
+	mu   sync.Mutex
+	due  time.Time // when its next poll should start
 	late []float64 // milliseconds
+}
+
+// start notes a poll that starts now, if it is measured, and when the next one is due.
+func (p *poll) start(every time.Duration, measured bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if measured {
+		p.late = append(p.late, float64(now.Sub(p.due))/float64(time.Millisecond))
+	}
+	p.due = now.Add(every)
 }
 
 // repoll keeps n commands live, each polled on its own every interval. A poll is late by how long after the due time its handler
@@ -39,17 +53,16 @@ func (b *bench) repollEvery(ctx context.Context, every time.Duration) error {
 		}, func(w *twolane.Worker) {
 			twolane.Handle(w, "poll", twolane.Handler[int, []byte]{
 				Execute: func(_ context.Context, job *twolane.Job[int, []byte]) (twolane.Outcome, error) {
-					polls[job.Params].due = time.Now().Add(every)
+					polls[job.Params].start(every, false)
 					parked.one()
 					return twolane.Processing(payload, every), nil
 				},
 				Check: func(_ context.Context, job *twolane.Job[int, []byte]) (twolane.Outcome, error) {
-					p, now := &polls[job.Params], time.Now()
-					if measuring.Load() {
-						p.late = append(p.late, float64(now.Sub(p.due))/float64(time.Millisecond))
+					measured := measuring.Load()
+					if measured {
 						made.Add(1)
 					}
-					p.due = now.Add(every)
+					polls[job.Params].start(every, measured)
 					return twolane.Processing(payload, every), nil
 				},
 			})
