@@ -122,7 +122,7 @@ func (c *Client) countAhead(ctx context.Context, x *explainer) error {
 
 // before reports whether a goes before b.
 func before(order store.Order, a, b *store.Command) bool {
-	if ca, cb := rule.Class(a) == store.ClassCancel, rule.Class(b) == store.ClassCancel; ca != cb {
+	if ca, cb := rule.Class(a).Visit(), rule.Class(b).Visit(); ca != cb {
 		return ca
 	}
 	sa, sb := rule.Score(order, a), rule.Score(order, b)

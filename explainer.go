@@ -183,7 +183,7 @@ func (x *explainer) after() string {
 func (x *explainer) waitsForTurn() {
 	o := x.obstacles()
 	x.Wait, x.Also = o[0], o[1:]
-	if visit := rule.Class(x.r) == store.ClassCancel; visit {
+	if visit := rule.Class(x.r).Visit(); visit {
 		if x.Until = x.r.CancelUntil.Time(); x.Wait == WaitTurn {
 			x.Wait = WaitCancel
 			x.say("A worker calls its Cancel hook next; at %s it ends in any case.", x.at(x.Until))
@@ -214,7 +214,7 @@ func (x *explainer) waitsForTurn() {
 func (x *explainer) obstacles() []Wait {
 	lane, pause := x.r.Lane(), PauseNone
 	rate := x.q.Rates[lane]
-	if rule.Class(x.r) == store.ClassCancel {
+	if rule.Class(x.r).Visit() {
 		rate = Rate{} // a visit waits for neither a pause nor a rate
 	} else if len(x.s.Queues) > 0 {
 		pause = x.s.Queues[0].Pause

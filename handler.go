@@ -132,7 +132,7 @@ func (b *binding) failed(inv *dispatch.Invocation, items []*dispatch.Item, err e
 
 // failure is the settlement of an error of a whole call.
 func (b *binding) failure(inv *dispatch.Invocation, err error, d time.Duration) store.Settlement {
-	if inv.Class == store.ClassCancel {
+	if inv.Class.Visit() {
 		return store.Settlement{Kind: store.OutcomeCancelRetry, Error: dispatch.ErrorText(err), Delay: d}
 	}
 	return b.retryIn(inv.Lane, err, false, d)
@@ -146,7 +146,7 @@ type typedBinding[P, S any] struct {
 // run calls the function that fits the invocation.
 func (t *typedBinding[P, S]) run(ctx context.Context, inv *dispatch.Invocation) {
 	switch {
-	case inv.Class == store.ClassCancel:
+	case inv.Class.Visit():
 		for _, it := range inv.Items {
 			t.visit(ctx, inv, it)
 		}
@@ -257,5 +257,5 @@ func (t *typedBinding[P, S]) visit(ctx context.Context, inv *dispatch.Invocation
 }
 
 func (t *typedBinding[P, S]) call(inv *dispatch.Invocation, jobs ...*JobInfo) *Call {
-	return &Call{Type: t.typ, Queue: inv.Queue, Lane: inv.Lane, Visit: inv.Class == store.ClassCancel, Batch: inv.Batch(), Jobs: jobs}
+	return &Call{Type: t.typ, Queue: inv.Queue, Lane: inv.Lane, Visit: inv.Class.Visit(), Batch: inv.Batch(), Jobs: jobs}
 }

@@ -145,7 +145,7 @@ func (o *observer) event(e *dispatch.Event) {
 		lane := e.Lane.String()
 		o.get(metricInvocations, e.Queue, lane, e.Type).Add(1)
 		o.get(metricWait, e.Queue, lane).Observe(max(0, e.D.Seconds()))
-		if e.Lane == Repoll && e.Inv.Class != store.ClassCancel {
+		if e.Lane == Repoll && !e.Inv.Class.Visit() {
 			o.get(metricLateness, e.Queue).Observe(max(0, e.D.Seconds()))
 		}
 	case dispatch.Ended:

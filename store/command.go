@@ -129,10 +129,18 @@ const (
 	ClassSuspect              // two or more losses in a row: runs alone
 	ClassCancel               // a cancel visit
 	ClassHolder               // holds a command-scope slot and never waits for one
+	// ClassSuspectVisit is a cancel visit of a suspect: it passes what cancel visits pass, and runs alone as suspects do.
+	ClassSuspectVisit
 )
 
+// Visit reports whether the turn is a cancel visit.
+func (c Class) Visit() bool { return c == ClassCancel || c == ClassSuspectVisit }
+
+// Suspect reports whether the turn has to be had alone, after two or more losses in a row.
+func (c Class) Suspect() bool { return c == ClassSuspect || c == ClassSuspectVisit }
+
 func (c Class) String() string {
-	return [...]string{"first", "rerun", "suspect", "cancel", "holder"}[min(int(c), 4)]
+	return [...]string{"first", "rerun", "suspect", "cancel", "holder", "suspect_visit"}[min(int(c), 5)]
 }
 
 // Key is one declared name=value pair of a command, fixed at submit; limits can name it.

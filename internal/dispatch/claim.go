@@ -225,7 +225,7 @@ func (c *Core) granted(now time.Duration, call *ClaimCall, reply *store.ClaimRep
 		return
 	}
 	i, known := c.types[g.Items[0].Type]
-	young := g.Class == store.ClassSuspect && c.suspectYoung(now)
+	young := g.Class.Suspect() && c.suspectYoung(now)
 	switch {
 	case c.drain.on:
 		c.drain.late += len(g.Items)
@@ -263,7 +263,7 @@ func (c *Core) granted(now time.Duration, call *ClaimCall, reply *store.ClaimRep
 	inv.Wait, inv.started = c.waited(reply.Now, g), now
 	c.enter(inv)
 	for _, it := range inv.Items {
-		if d := it.Cmd.Deadline; d != 0 && g.Class != store.ClassCancel {
+		if d := it.Cmd.Deadline; d != 0 && !g.Class.Visit() {
 			it.endsAt = max(1, now+d.Sub(reply.Now))
 		}
 		c.hold(it, call.first)

@@ -197,7 +197,7 @@ func (c *Core) enter(inv *Invocation) {
 	c.share.enter(c, inv)
 	c.live = append(c.live, inv)
 	inv.listAt = len(c.live)
-	if inv.Class == store.ClassSuspect {
+	if inv.Class.Suspect() {
 		c.suspect = inv
 	}
 }

@@ -46,7 +46,7 @@ func (inv *Invocation) Started() time.Duration { return inv.started }
 
 // Batch reports whether it was called as a batch.
 func (inv *Invocation) Batch() bool {
-	return inv.Type.Batch[inv.Lane&1] > 1 && inv.Class != store.ClassCancel
+	return inv.Type.Batch[inv.Lane&1] > 1 && !inv.Class.Visit()
 }
 
 // Item is one command of an invocation, with its lease.

@@ -162,14 +162,14 @@ func (c *Core) renewed(now time.Duration, call *RenewCall, it *Item, res *store.
 		if it.phase == proving {
 			c.proven(now, it)
 		}
-		if res.Cancel && it.Inv.Class != store.ClassCancel {
+		if res.Cancel && !it.Inv.Class.Visit() {
 			c.cancelItem(now, it, ErrCancelRequested)
 		}
 	case store.RenewRefused:
 		switch {
 		case it.phase == proving:
 			c.disproven(now, it)
-		case it.Inv.Class != store.ClassCancel:
+		case !it.Inv.Class.Visit():
 			c.cancelItem(now, it, ErrDeadline)
 		}
 	default:

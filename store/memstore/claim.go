@@ -55,7 +55,7 @@ func (s *Store) repeat(req store.ClaimRequest) []store.Grant {
 	for _, c := range held {
 		class, n := rule.Class(c), len(grants)-1
 		size := batchOf(req.Wants, c)
-		if n >= 0 && len(grants[n].Items) < size && class != store.ClassSuspect && rule.Line(grants[n].Items[0]) == rule.Line(c) {
+		if n >= 0 && len(grants[n].Items) < size && !class.Suspect() && rule.Line(grants[n].Items[0]) == rule.Line(c) {
 			grants[n].Items = append(grants[n].Items, c.Clone())
 			continue
 		}
@@ -128,7 +128,7 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 			return rep
 		}
 		batch := max(1, types[head.Type].Batch)
-		if class == store.ClassSuspect {
+		if class.Suspect() {
 			batch, cl.suspect = 1, true
 		}
 		byClass[class] = cl.grant(class, byClass[class], batch)
@@ -179,6 +179,8 @@ func (cl *claim) next(w *store.Want, by map[store.Class][]*store.Command, stoppe
 	switch {
 	case len(by[store.ClassCancel]) > 0:
 		return store.ClassCancel, true
+	case len(by[store.ClassSuspectVisit]) > 0 && w.Suspect && !cl.suspect:
+		return store.ClassSuspectVisit, true
 	case stopped:
 		return 0, false
 	case len(by[store.ClassSuspect]) > 0 && w.Suspect && !cl.suspect:
@@ -196,7 +198,7 @@ func (cl *claim) token(c *store.Command, class store.Class) (store.WhyNot, time.
 	lk, tk := laneKey{c.Queue, c.Lane()}, typeKey{c.Queue, c.Lane(), c.Type}
 	rate := cl.s.cfg.Queue(c.Queue).Rates[c.Lane()]
 	b, t := cl.s.buckets[lk], cl.s.throttles[tk]
-	if class == store.ClassCancel {
+	if class.Visit() {
 		cl.s.setThrottle(tk, t.Force(cl.now.Run))
 		cl.s.buckets[lk] = b.Force(rate, cl.now.Run)
 		return "", 0

@@ -21,7 +21,7 @@ var keyKinds = []struct{ kind, typ, holds string }{
 	{"s|", "string", "id: state that is not in the record"},
 	{"e|", "string", "id: error that is not in the record"},
 	{"r|", "string", "id: result that is not in the record"},
-	{"l|", "zset", "line: ids by score; a line is the base of its definition, the lane (i, k) and the class (0 to 3)"},
+	{"l|", "zset", "line: ids by score; a line is the base of its definition, the lane (i, k) and the class (0 to 3, 5)"},
 	{"o|", "zset", "queue|lane and class|type: open lines by the score of their heads"},
 	{"kn", "zset", "keys of open lines of polls by when the first of them is due"},
 	{"ld", "hash", "base -> definition of a line"},

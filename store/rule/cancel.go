@@ -71,7 +71,7 @@ func visit(now Now, c *store.Command) {
 
 // VisitOver reports whether a command waits for a cancel visit that is tried no more: it ends by itself.
 func VisitOver(now Now, c *store.Command) bool {
-	return c.Place == store.InLine && Class(c) == store.ClassCancel && now.Wall >= c.CancelUntil
+	return c.Place == store.InLine && Class(c).Visit() && now.Wall >= c.CancelUntil
 }
 
 // EndVisit ends a command for which VisitOver holds.

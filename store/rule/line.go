@@ -10,6 +10,8 @@ import (
 // Class says which kind of turn a live command waits for when it stands in line.
 func Class(c *store.Command) store.Class {
 	switch {
+	case c.Status == store.Processing && c.CancelAsked != 0 && c.Losses >= 2:
+		return store.ClassSuspectVisit
 	case c.Status == store.Processing && c.CancelAsked != 0:
 		return store.ClassCancel
 	case c.Losses >= 2:

@@ -115,7 +115,7 @@ func settle(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig,
 		if c.Status == store.Pending || s.Kind == store.OutcomeThrottled {
 			event(now, c, kind, owner, s.Error)
 		}
-		if rest(now, c, q); !c.Status.Terminal() && Class(c) != store.ClassCancel {
+		if rest(now, c, q); !c.Status.Terminal() && !Class(c).Visit() {
 			wait(now, c, max(s.Delay, store.MinPoll))
 		}
 	case store.OutcomeCancelled:
@@ -143,7 +143,7 @@ func processing(now Now, c *store.Command, s *store.Settlement, q store.QueueCon
 		c.State = s.State
 	}
 	c.Eligible = 0
-	if rest(now, c, q); c.Status.Terminal() || Class(c) == store.ClassCancel {
+	if rest(now, c, q); c.Status.Terminal() || Class(c).Visit() {
 		return
 	}
 	c.Due = Grid(now.Run.Add(max(s.Delay, store.MinPoll)), s.Grid)

@@ -95,7 +95,7 @@ type choice struct {
 	k     *kindRow
 	want  *store.TypeWant
 	given int
-	out   [5]bool // classes in which it is not looked at any more
+	out   [6]bool // classes in which it is not looked at any more
 }
 
 // want serves one want with one invocation after another.
@@ -197,10 +197,19 @@ type pick struct {
 // next says whose turn it is: cancel visits, then one suspect, then first runs and re-runs 3:1.
 func (cl *claim) next(w *store.Want, choices []*choice, stopped bool, granted int) (pick, error) {
 	p, err := cl.first(w, choices, store.ClassCancel)
-	if err != nil || p.s != nil || stopped {
+	if err != nil || p.s != nil {
 		return p, err
 	}
-	if w.Suspect && !cl.suspect {
+	suspects := w.Suspect && !cl.suspect
+	if suspects {
+		if p, err = cl.first(w, choices, store.ClassSuspectVisit); err != nil || p.s != nil {
+			return p, err
+		}
+	}
+	if stopped {
+		return pick{}, nil
+	}
+	if suspects {
 		if p, err = cl.first(w, choices, store.ClassSuspect); err != nil || p.s != nil {
 			return p, err
 		}
@@ -218,7 +227,7 @@ func (cl *claim) next(w *store.Want, choices []*choice, stopped bool, granted in
 // first is the first of a class over all types.
 func (cl *claim) first(w *store.Want, choices []*choice, class store.Class) (pick, error) {
 	lane := w.Lane & 1
-	if class == store.ClassCancel && lane == store.Intake || class == store.ClassRerun && lane == store.Repoll {
+	if class.Visit() && lane == store.Intake || class == store.ClassRerun && lane == store.Repoll {
 		return pick{}, nil // no such lines
 	}
 	var best pick
@@ -260,7 +269,7 @@ func (cl *claim) skipped(choices []*choice, lane store.Lane) bool {
 func (cl *claim) grant(p pick) (bool, error) {
 	g := store.Grant{Lane: p.s.lane, Class: p.s.class}
 	batch := max(1, p.c.want.Batch)
-	if p.s.class == store.ClassSuspect {
+	if p.s.class.Suspect() {
 		batch = 1
 	}
 	rd := p.rd
@@ -285,7 +294,7 @@ func (cl *claim) grant(p pick) (bool, error) {
 	if len(g.Items) == 0 {
 		return false, nil
 	}
-	cl.suspect = cl.suspect || g.Class == store.ClassSuspect
+	cl.suspect = cl.suspect || g.Class.Suspect()
 	cl.grants = append(cl.grants, g)
 	return true, nil
 }
@@ -355,7 +364,7 @@ func (w *writer) repeat(req *store.ClaimRequest, got []byte) ([]store.Grant, err
 			continue
 		}
 		c, class, n := r.c, rule.Class(r.c), len(grants)-1
-		if n >= 0 && len(grants[n].Items) < batchOf(req.Wants, c) && class != store.ClassSuspect && rule.Line(grants[n].Items[0]) == rule.Line(c) {
+		if n >= 0 && len(grants[n].Items) < batchOf(req.Wants, c) && !class.Suspect() && rule.Line(grants[n].Items[0]) == rule.Line(c) {
 			grants[n].Items = append(grants[n].Items, c)
 			continue
 		}

@@ -118,7 +118,7 @@ func (w *writer) token(now rule.Now, k *kindRow, lane store.Lane, class store.Cl
 	if err != nil {
 		return "", 0, err
 	}
-	if class == store.ClassCancel {
+	if class.Visit() {
 		w.st.setThrottle(t, t.Force(now.Run))
 		w.st.setBucket(b, b.b.Force(rate, now.Run))
 		return "", 0, nil

@@ -64,7 +64,7 @@ func waitsFor(run store.Millis, q int64, c *store.Command) (waits, at int64) {
 
 // restEnds is when time alone ends a command at rest, or its cancel visits.
 func restEnds(c *store.Command) int64 {
-	if c.Place == store.InLine && rule.Class(c) == store.ClassCancel {
+	if c.Place == store.InLine && rule.Class(c).Visit() {
 		return int64(c.CancelUntil)
 	}
 	return int64(rule.EndsAt(c))

@@ -217,7 +217,7 @@ func (r *reader) inLine(q *queueRow, kinds []int64, qs *store.QueueStats) error 
 		aged := maxAged
 		counted := 0
 		for _, k := range kinds {
-			for class := store.ClassFirst; class <= store.ClassHolder && lines > 0; class++ {
+			for class := store.ClassFirst; class <= store.ClassSuspectVisit && lines > 0; class++ {
 				var lns, heads []int64
 				if err := r.rows(r.q("SELECT ln, head FROM line WHERE k=? AND lane=? AND class=? AND head IS NOT NULL ORDER BY head LIMIT ?").
 					Int(k).Int(int64(lane)).Int(int64(class)).Int(int64(lines)), func(st stmt) {

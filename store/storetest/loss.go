@@ -180,6 +180,39 @@ var lossCases = []kase{
 			f.check(len(g) == 1 && g[0].Class == store.ClassSuspect && len(g[0].Items) == 1 && g[0].Items[0].Losses == 2, "call %d granted %v", i, g)
 		}
 	}},
+	{"suspect_visit_alone", "a cancel visit of a suspect runs alone as suspects do, passes a pause as visits do, and keeps no other visit waiting", func(f *fixture) {
+		f.park("bad", hook)
+		f.park("good", hook)
+		for i := range 2 {
+			f.Pass(2 * time.Minute)
+			req := f.claimFor(fmt.Sprint("w", i), store.Repoll, 2)
+			req.Wants[0].Types[0].Batch = 2
+			cs := items(f.claimAll(req))
+			for _, c := range cs {
+				if c.ID == "good" {
+					f.settle(c, store.OutcomeProcessing, hook)
+				}
+			}
+			f.check(len(cs) == 2, "round %d claimed %v", i, ids(cs))
+			f.Pass(f.v)
+		}
+		f.queue("q", func(q *store.QueueConfig) { q.Pause = store.PauseAll })
+		f.Pass(2 * time.Minute)
+		f.check(f.get("bad").Losses == 2, "%s", show(f.get("bad")))
+		f.cancel("bad")
+		f.cancel("good")
+		r := f.claimFor("w5", store.Repoll, 5)
+		r.Wants[0].Suspect, r.Wants[0].Types[0].Batch = false, 5
+		g := f.claimAll(r)
+		f.check(len(g) == 1 && g[0].Class == store.ClassCancel && g[0].Items[0].ID == "good", "without leave for suspects granted %v", g)
+		r.Wants[0].Suspect, r.Nonce = true, f.drawNonce()
+		g = f.tryClaim(r).Grants
+		f.check(len(g) == 1 && g[0].Class == store.ClassSuspectVisit && len(g[0].Items) == 1, "granted %v", g)
+		again := f.tryClaim(r).Grants
+		f.check(len(again) == 1 && again[0].Class == store.ClassSuspectVisit, "the repeated claim got %v", again)
+		f.settle(g[0].Items[0], store.OutcomeCancelled)
+		f.is("bad", store.Cancelled, store.Nowhere)
+	}},
 	{"suspect_not_starved", "a suspect gets its turn beside any number of first runs", func(f *fixture) {
 		f.submit(sub("bad"))
 		f.lose("w1", store.Intake, "bad")

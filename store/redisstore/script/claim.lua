@@ -184,7 +184,7 @@ local function want(q, lane, wmax, turn, suspect, types)
         local v, st, f0, _
         if s and #s >= 44 then v, st, _, _, _, _, _, _, _, _, _, _, _, _, _, f0 = byte(s, 1, 16) end
         if v == 1 and st == status then
-          if L.cl == 3 or band(f0, 4) == 0 then return true end
+          if L.cl == 3 or L.cl == 5 or band(f0, 4) == 0 then return true end
           local ok, sb, dl, starts = pcall(times, s, f0)
           if ok and not (dl ~= 0 and wall >= dl or sb ~= 0 and starts == 0 and wall >= sb) then return true end
           if not ok then s = nil end
@@ -267,7 +267,10 @@ local function want(q, lane, wmax, turn, suspect, types)
   end
 
   local C = {}
-  if lane == 'k' then C[3] = open(3) end
+  if lane == 'k' then
+    C[3] = open(3)
+    if suspect and not suspected then C[5] = open(5) end
+  end
   if not stopped then
     C[0] = open(0)
     if lane == 'i' then C[1] = open(1) end
@@ -318,6 +321,7 @@ local function want(q, lane, wmax, turn, suspect, types)
   while granted < n do
     local L, cl
     if C[3] then L, cl = front(C[3]), 3 end
+    if not L and C[5] and not suspected then L, cl = front(C[5]), 5 end
     if not L and not stopped then
       if C[2] and not suspected then L, cl = front(C[2]), 2 end
       if not L then
@@ -335,7 +339,7 @@ local function want(q, lane, wmax, turn, suspect, types)
     elseif items > 0 and (bytes < size(L.rec[L.i]) or items >= 500) then
       why = 5
       break
-    elseif cl == 3 then
+    elseif cl == 3 or cl == 5 then
       if t.th then t.th.bucket, t.dirty = force(t.th.bucket, throttlenow(t.th), 1), true end
       bucket = force(bucket, lim, burst)
     else
@@ -366,7 +370,7 @@ local function want(q, lane, wmax, turn, suspect, types)
     end
     if go then
       local batch, k = t.batch, 0
-      if cl == 2 then batch, suspected = 1, true end
+      if cl == 2 or cl == 5 then batch, suspected = 1, true end
       if not lines[L] then lines[L], lines[#lines + 1] = true, L end
       L.touched = true
       while k < batch do
@@ -383,7 +387,7 @@ local function want(q, lane, wmax, turn, suspect, types)
         gids[g], grecs[g] = id, s
         if band(f0, 12) ~= 0 then
           xrem[#xrem + 1] = id
-          if cl == 3 then asked[#asked + 1] = id end
+          if cl == 3 or cl == 5 then asked[#asked + 1] = id end
           if band(f0, 4) ~= 0 then
             local _, dl = times(s, f0)
             if dl ~= 0 then xladd[#xladd + 1], xladd[#xladd + 2] = dl, id end

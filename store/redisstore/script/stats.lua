@@ -32,7 +32,7 @@ for _, q in ipairs(ARGV) do
   for i = 1, #n, 2 do
     local lane, ty = sub(n[i], 1, 1), sub(n[i], 2)
     if (lane == 'i' or lane == 'k') and ty ~= '' then
-      for cl = 0, 3 do
+      for _, cl in ipairs {0, 1, 2, 3, 5} do
         local open = call('ZRANGE', openkey(q, lane, cl, ty), 0, 63, 'WITHSCORES')
         if #open == 128 then atleast = 1 end
         for j = 1, #open, 2 do

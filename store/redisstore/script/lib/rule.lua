@@ -22,11 +22,14 @@ local function endit(c, st, reason)
 end
 
 local function class(c)
-  if c.st == 2 and c.ca ~= 0 then return 3 end
+  if c.st == 2 and c.ca ~= 0 then return c.loss >= 2 and 5 or 3 end
   if c.loss >= 2 then return 2 end
   if c.st == 1 and (c.fail > 0 or c.loss > 0) then return 1 end
   return 0
 end
+
+-- visits reports whether c waits for a cancel visit.
+local function visits(c) return c.st == 2 and c.ca ~= 0 end
 
 local function isended(c)
   if c.st > 2 or c.leased then return false end
@@ -179,13 +182,13 @@ local function settle(c, s, q)
     if s.setstate then c.s, c.sx = s.blob, nil end
     c.el = 0
     rest(c, q)
-    if c.st <= 2 and class(c) ~= 3 then c.due = grid(run + max(s.delay, 100), s.grid) end
+    if c.st <= 2 and not visits(c) then c.due = grid(run + max(s.delay, 100), s.grid) end
   elseif kind == 4 then
     retry(c, s, q, owner)
   elseif kind == 5 or kind == 6 then
     if c.st == 1 or kind == 6 then event(c, kind == 6 and 4 or 3, owner, s.text) end
     rest(c, q)
-    if c.st <= 2 and class(c) ~= 3 then wait(c, max(s.delay, 100)) end
+    if c.st <= 2 and not visits(c) then wait(c, max(s.delay, 100)) end
   elseif kind == 8 then
     if c.ce ~= 0 then endit(c, 4, c.ce) else endit(c, 5, 0) end
   elseif kind == 9 then
@@ -220,7 +223,7 @@ local function cancel(c, reason, text, force, q)
   return c.st == 5 and 1 or 2
 end
 
-local function visitover(c) return c.pl == 1 and not c.leased and class(c) == 3 and wall >= c.cu end
+local function visitover(c) return c.pl == 1 and not c.leased and visits(c) and wall >= c.cu end
 
 local function isdue(c) return c.pl == 2 and c.due <= run and c.nb <= wall end
 
