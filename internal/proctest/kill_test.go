@@ -2,6 +2,7 @@ package proctest
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -18,16 +19,16 @@ func TestF003_AllWorkersKilled(t *testing.T) {
 		ps := e.startReady(spec{Proc: "a1"}, spec{Proc: "a2"}, spec{Proc: "a3"}, spec{Proc: "a4"})
 		ids := e.submit("hold", 20, params{Until: e.file("go")})
 		e.until("all to run", 20*time.Second, func() bool { return e.running(ids) })
-		e.kill(ps...)
+		death := e.kill(ps...)
+		e.startReady(spec{Proc: "b1", Permits: 10}, spec{Proc: "b2", Permits: 10})
 		// Until the first call of a new worker time stands still for leases; from then on they have a visibility timeout again.
-		news := e.startReady(spec{Proc: "b1", Permits: 10}, spec{Proc: "b2", Permits: 10})
-		first := time.Now()
+		first := int64(math.MaxInt64)
 		for i := range e.events {
-			if ev := &e.events[i]; ev.Kind == evReady && ev.Proc == news[0].name {
-				first = time.Unix(0, ev.At)
+			if ev := &e.events[i]; ev.Kind == evReady && ev.Sent > death.UnixNano() {
+				first = min(first, ev.Sent)
 			}
 		}
-		t.Logf("the last one ran again %v after the first heartbeat of a new worker", e.resumed(ids, first))
+		t.Logf("the last one ran again %v after the first heartbeat of a new worker", e.resumedFrom(ids, death, time.Unix(0, first)))
 		e.touch("go")
 		e.finish(20 * time.Second)
 		for _, r := range e.get() {

@@ -177,15 +177,21 @@ func (e *env) held(proc string) []string {
 	return ids
 }
 
-// resumed checks that each of the commands starts again within resume of a moment, and returns how long the slowest took. A command that had lost
-// its worker before as well has a pause to wait for: the bound is not for it.
-func (e *env) resumed(ids []string, since time.Time) time.Duration {
+// resumed checks that each of the commands starts again after the death of its worker, and within resume of it, and returns how long the slowest
+// took. A command that had lost its worker before as well has a pause to wait for: the bound is not for it.
+func (e *env) resumed(ids []string, death time.Time) time.Duration {
+	e.t.Helper()
+	return e.resumedFrom(ids, death, death)
+}
+
+// resumedFrom counts from a later moment.
+func (e *env) resumedFrom(ids []string, death, since time.Time) time.Duration {
 	e.t.Helper()
 	first := map[string]*invocation{}
 	e.until("the work of dead processes to go on", e.resume()+30*time.Second, func() bool {
 		clear(first)
 		for _, inv := range e.invocations() {
-			if inv.start > since.UnixNano() && first[inv.id] == nil {
+			if inv.start > death.UnixNano() && first[inv.id] == nil {
 				first[inv.id] = inv
 			}
 		}

@@ -36,11 +36,7 @@ func TestF057_F011_StoppedWorker(t *testing.T) {
 	// It works again, in the same incarnation.
 	e.end1("other")
 	more := e.submit("work", 5, params{Ms: 1})
-	e.ended(20 * time.Second)
-	e.read()
-	if n := len(e.states("frozen", more)); n != len(more) {
-		t.Errorf("the worker that was stopped has settled %d of %d new commands", n, len(more))
-	}
+	e.until("the worker that was stopped to settle new commands", 20*time.Second, func() bool { return len(e.states("frozen", more)) == len(more) })
 	e.finish(time.Second)
 }
 
