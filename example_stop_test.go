@@ -17,7 +17,7 @@ import (
 func Example_gracefulStop() {
 	client := twolane.NewClient(memstore.New(), &twolane.Options{Logger: slog.New(slog.DiscardHandler)})
 	defer client.Close()
-	worker, err := twolane.NewWorker(client, twolane.WorkerConfig{DrainBudget: 500 * time.Millisecond})
+	worker, err := twolane.NewWorker(client, twolane.WorkerConfig{DrainBudget: 2 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
