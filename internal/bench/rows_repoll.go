@@ -85,6 +85,7 @@ func (b *bench) repollEvery(ctx context.Context, every time.Duration) error {
 		if err := pause(ctx, every); err != nil {
 			return err
 		}
+		calls := s.calls.calls.Load()
 		u, err := b.measure(ctx, func() error {
 			measuring.Store(true)
 			defer measuring.Store(false)
@@ -93,6 +94,7 @@ func (b *bench) repollEvery(ctx context.Context, every time.Duration) error {
 		if err != nil {
 			return err
 		}
+		calls = s.calls.calls.Load() - calls
 		total := int(made.Load())
 		if err := stop(); err != nil {
 			return err
@@ -104,6 +106,7 @@ func (b *bench) repollEvery(ctx context.Context, every time.Duration) error {
 		r := b.row(Repoll, "", total, u)
 		// What a fixed delay allows: each poll adds its own lateness to the interval.
 		r.Expected = int(float64(n) * float64(u.took) / float64(every))
+		r.CallsPerSecond = float64(calls) / u.took.Seconds()
 		r.quantiles(late)
 		return b.opt.Show(r)
 	})
