@@ -15,6 +15,17 @@ import (
 // maxDrift is how far, in milliseconds, the wall clock may be off before a process that opens the file corrects the shift.
 const maxDrift = 500
 
+// clockView is how server time follows from the machine's clock. A test may fix it.
+type clockView struct{ shift, fixed store.Millis }
+
+// server is the server time.
+func (v clockView) server() store.Millis {
+	if v.fixed != 0 {
+		return v.fixed
+	}
+	return machineClock() + v.shift
+}
+
 func wallShift() store.Millis { return store.At(time.Now()) - machineClock() }
 
 func abs(n int64) int64 { return max(n, -n) }

@@ -28,7 +28,7 @@ var harness = storetest.Harness{
 		if part != storetest.PartRecord {
 			return false // what points to a record are indexes of its row
 		}
-		tamper(t, s.(*sqlitestore.Store).Path(), fmt.Sprintf("UPDATE cmd SET rec=substr(rec,1,20)||x'00'||substr(rec,22) WHERE id='%s'", id))
+		tamper(t, s.(*sqlitestore.Store).Path(), fmt.Sprintf("UPDATE cmd SET rec=substr(rec,1,20)||x'ff'||substr(rec,22) WHERE id='%s'", id))
 		return true
 	},
 }

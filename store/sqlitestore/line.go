@@ -24,9 +24,8 @@ type lineRow struct {
 	used  int // writer.steps at the last change
 }
 
-// line returns the line that a command stands in when it is in line.
-func (s *state) line(k *kindRow, c *store.Command) (*lineRow, error) {
-	name := rule.Line(c)
+// line returns the line that a command stands in when it is in line, whose name is rule.Line of it.
+func (s *state) line(k *kindRow, c *store.Command, name string) (*lineRow, error) {
 	if l := s.lines[name]; l != nil {
 		return l, nil
 	}

@@ -105,7 +105,7 @@ func (e *encoder) lease(bit uint64, l store.LeaseName) bool {
 
 func (e *encoder) fields(c *store.Command) {
 	e.b = binary.LittleEndian.AppendUint64(e.b, c.Fingerprint)
-	e.uint(c.Seq)
+	e.b = binary.LittleEndian.AppendUint64(e.b, c.Seq)
 	e.int(int64(c.Created))
 	e.optStr(bitBatchKey, c.BatchKey)
 	if e.has(bitKeys, len(c.Keys) > 0) {
@@ -154,6 +154,9 @@ func (e *encoder) fields(c *store.Command) {
 		e.str(string(c.CancelEnds))
 	}
 }
+
+// setSeq changes the number of arrival in a packed record.
+func setSeq(rec []byte, seq uint64) { binary.LittleEndian.PutUint64(rec[17:], seq) }
 
 func (e *encoder) value(which int, v *value) {
 	if !e.has(bitValues<<which, v.there) {

@@ -21,7 +21,7 @@ func (w *writer) columns(r *row) (columns, error) {
 	cols.ukey = c.UniqueKey
 	switch c.Place {
 	case store.InLine:
-		l, err := w.st.line(r.k, c)
+		l, err := w.st.line(r.k, c, rule.Line(c))
 		if err != nil {
 			return cols, err
 		}
@@ -76,17 +76,19 @@ const insertRow = "INSERT INTO cmd (n, id, k, status, place, q, line, score, sin
 
 const insertNew = insertRow + " ON CONFLICT (id) DO NOTHING"
 
-// insert writes a new row; ifNew, unless the id is known: then it answers false.
-func (w *writer) insert(r *row, ifNew bool) (bool, error) {
-	cols, err := w.columns(r)
-	if err != nil {
-		return false, err
-	}
+// insert writes a new row that was prepared; ifNew, unless the id is known: then it answers false.
+func (w *writer) insert(r *row, p *prepared, ifNew bool) (bool, error) {
 	c := r.c
+	cols := columns{ukey: c.UniqueKey, ends: restEnds(c)}
 	if c.Place == store.InLine {
-		cols.score = w.score(r)
+		var err error
+		if r.line, err = w.st.line(r.k, c, p.line); err != nil {
+			return false, err
+		}
+		cols.line, cols.score, cols.since = r.line.ln, w.score(r), since(c)
+	} else {
+		cols.waits, cols.at = waitsFor(w.st.ns.clocks.Run, r.k.q.q, c)
 	}
-	rec, vals, outs := encode(c, &r.vals, nil)
 	sql := insertRow
 	if ifNew {
 		sql = insertNew
@@ -94,12 +96,12 @@ func (w *writer) insert(r *row, ifNew bool) (bool, error) {
 	st := w.q(sql).Int(r.n).Text(c.ID).Int(r.k.k).Int(int64(c.Status)).Int(int64(c.Place)).Int(r.k.q.q)
 	cols.bindLine(st)
 	cols.bindAt(st)
-	err = st.IntOrNull(cols.ends).TextOrNull(cols.ukey).TextOrNull(c.Group).Int(checksum(c.ID, c.Group, r.k.k, c, rec)).Blob(rec).Run()
+	err := st.IntOrNull(cols.ends).TextOrNull(cols.ukey).TextOrNull(c.Group).Int(checksum(c.ID, c.Group, r.k.k, c, p.rec)).Blob(p.rec).Run()
 	if err != nil || ifNew && w.c.Changes() == 0 {
 		return false, err
 	}
-	r.vals, r.cols = vals, cols
-	if err := w.bodies(r.n, outs); err != nil {
+	r.vals, r.cols = p.vals, cols
+	if err := w.bodies(r.n, p.outs); err != nil {
 		return false, err
 	}
 	w.tally(r)

@@ -86,7 +86,11 @@ func (w *writer) open(ctx context.Context) error {
 		w.rollback()
 		return err
 	}
-	return w.commit(true)
+	if err := w.commit(true); err != nil {
+		return err
+	}
+	w.publish()
+	return nil
 }
 
 // enterWAL switches the file to a write-ahead log; it is refused while others are about to do the same.
@@ -211,7 +215,7 @@ func (w *writer) anchor() error {
 		ns.shift = shift
 	}
 	if ns.clocks.Last == 0 {
-		ns.clocks = rule.Start(ns.server())
+		ns.clocks = rule.Start(w.server())
 	}
 	if w.s.opt.Exclusive {
 		if err := w.expireAll(); err != nil {

@@ -61,7 +61,8 @@ func (w *writer) settle(now rule.Now, it *store.Settlement, invalid error) (stor
 		return res, err
 	}
 	for j := range it.FollowUps {
-		f, err := w.submit(now, &it.FollowUps[j], false)
+		p := prepare(&it.FollowUps[j], w.st.ns.clockView)
+		f, err := w.submit(now, &p, false)
 		if err != nil {
 			return res, err
 		}

@@ -13,19 +13,11 @@ import (
 
 // namespace is the row of table ns.
 type namespace struct {
-	clocks       rule.Clocks
-	shift, fixed store.Millis
-	seq, token   uint64
-	entry        uint64
-	version      uint64 // of the configuration
-}
-
-// server is the server time.
-func (ns *namespace) server() store.Millis {
-	if ns.fixed != 0 {
-		return ns.fixed
-	}
-	return machineClock() + ns.shift
+	clocks rule.Clocks
+	clockView
+	seq, token uint64
+	entry      uint64
+	version    uint64 // of the configuration
 }
 
 const selectNS = "SELECT last, run, lease, shift, fixed, seq, token, entry, version FROM ns"

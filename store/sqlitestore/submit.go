@@ -18,15 +18,16 @@ func (s *Store) Submit(ctx context.Context, req store.SubmitRequest) ([]store.Su
 		return nil, &store.InvalidError{Field: "items", Detail: fmt.Sprintf("an atomic batch has at most %d", store.MaxAtomic), Max: store.MaxAtomic}
 	}
 	res := make([]store.SubmitResult, len(req.Items))
-	invalid := make([]error, len(req.Items))
-	for i := range req.Items {
-		invalid[i] = rule.ValidSubmission(&req.Items[i]) // here and not in the writer: in parallel with others
+	items := make([]prepared, len(req.Items))
+	view := *s.view.Load()
+	for i := range req.Items { // here and not in the writer: in parallel with others
+		items[i] = prepare(&req.Items[i], view)
 	}
 	err := s.do(ctx, normal, true, func(w *writer) error {
 		if req.Atomic {
-			return w.submitAll(req.Items, invalid, res)
+			return w.submitAll(items, res)
 		}
-		return w.submitEach(req.Items, invalid, res)
+		return w.submitEach(items, res)
 	})
 	if lite.Is(err, lite.Full) || lite.Is(err, lite.RdOnly) {
 		for i := range res {
@@ -40,13 +41,36 @@ func (s *Store) Submit(ctx context.Context, req store.SubmitRequest) ([]store.Su
 	return res, nil
 }
 
-func (w *writer) submitEach(items []store.Submission, invalid []error, res []store.SubmitResult) error {
+// prepared is a submission with all that can be worked out about it before its turn.
+type prepared struct {
+	sub     *store.Submission
+	invalid error
+	view    clockView
+	c       *store.Command
+	line    string // that it stands in, once it is in line
+	rec     []byte // packed, but for its number of arrival
+	vals    [values]value
+	outs    []out
+}
+
+func prepare(sub *store.Submission, view clockView) prepared {
+	p := prepared{sub: sub, view: view, invalid: rule.ValidSubmission(sub)}
+	if p.invalid == nil {
+		p.make(rule.Now{Wall: view.server()})
+	}
+	return p
+}
+
+// make makes the record; for a new one only server time matters.
+func (p *prepared) make(now rule.Now) {
+	p.c = rule.New(now, 0, p.sub)
+	p.line = rule.Line(p.c)
+	p.rec, p.vals, p.outs = encode(p.c, &[values]value{}, nil)
+}
+
+func (w *writer) submitEach(items []prepared, res []store.SubmitResult) error {
 	now := w.look()
 	for i := range items {
-		if invalid[i] != nil {
-			res[i] = store.SubmitResult{Err: invalid[i]}
-			continue
-		}
 		var err error
 		if res[i], err = w.submit(now, &items[i], true); err != nil {
 			return err
@@ -56,7 +80,7 @@ func (w *writer) submitEach(items []store.Submission, invalid []error, res []sto
 }
 
 // submitAll submits all or none.
-func (w *writer) submitAll(items []store.Submission, invalid []error, res []store.SubmitResult) error {
+func (w *writer) submitAll(items []prepared, res []store.SubmitResult) error {
 	if err := w.st.flush(); err != nil {
 		return err
 	}
@@ -64,7 +88,7 @@ func (w *writer) submitAll(items []store.Submission, invalid []error, res []stor
 		return err
 	}
 	wakes, hits := len(w.wakes), len(w.hits)
-	if err := w.submitEach(items, invalid, res); err != nil {
+	if err := w.submitEach(items, res); err != nil {
 		return err // the whole transaction goes
 	}
 	refused := false
@@ -91,14 +115,22 @@ func (w *writer) submitAll(items []store.Submission, invalid []error, res []stor
 }
 
 // submit adds one valid command. capped says that a full queue refuses it.
-func (w *writer) submit(now rule.Now, sub *store.Submission, capped bool) (store.SubmitResult, error) {
+func (w *writer) submit(now rule.Now, p *prepared, capped bool) (store.SubmitResult, error) {
+	if p.invalid != nil {
+		return store.SubmitResult{Err: p.invalid}, nil
+	}
+	sub := p.sub
+	if p.view != w.st.ns.clockView { // another process has changed the clock since
+		p.view = w.st.ns.clockView
+		p.make(now)
+	}
 	q, err := w.st.queue(sub.Queue)
 	if err != nil {
 		return store.SubmitResult{}, err
 	}
 	careful := sub.UniqueKey != "" || capped && q.cfg.MaxReady > 0
 	if careful {
-		if res, known, err := w.known(now, sub); err != nil || known {
+		if res, known, err := w.known(now, p); err != nil || known {
 			return res, err
 		}
 		h, err := w.uniqueHolder(now, sub.UniqueKey)
@@ -116,25 +148,26 @@ func (w *writer) submit(now rule.Now, sub *store.Submission, capped bool) (store
 	if err != nil {
 		return store.SubmitResult{}, err
 	}
-	seq := w.nextSeq()
-	r := &row{n: int64(seq), c: rule.New(now, seq, sub), k: k}
+	r := &w.scratch
+	*r = row{c: p.c, k: k}
+	w.number(r, p)
 	if !careful {
-		ok, err := w.insert(r, true)
+		ok, err := w.insert(r, p, true)
 		if err != nil {
 			return store.SubmitResult{}, err
 		}
 		if !ok {
 			w.st.change().seq--
-			res, known, err := w.known(now, sub)
+			res, known, err := w.known(now, p)
 			if err != nil || known {
 				return res, err
 			}
 			careful = true // an expired tombstone was in the way, or a record that could not be read
-			seq = w.nextSeq()
+			w.number(r, p)
 		}
 	}
 	if careful {
-		if _, err := w.insert(r, false); err != nil {
+		if _, err := w.insert(r, p, false); err != nil {
 			return store.SubmitResult{}, err
 		}
 	}
@@ -144,9 +177,16 @@ func (w *writer) submit(now rule.Now, sub *store.Submission, capped bool) (store
 	return store.SubmitResult{Created: true, Status: r.c.Status}, nil
 }
 
+// number gives a new row its number of arrival.
+func (w *writer) number(r *row, p *prepared) {
+	p.c.Seq = w.nextSeq()
+	r.n = int64(p.c.Seq)
+	setSeq(p.rec, p.c.Seq)
+}
+
 // known answers for an id that is known already. A record past its retention is removed first.
-func (w *writer) known(now rule.Now, sub *store.Submission) (store.SubmitResult, bool, error) {
-	r, err := w.byID(sub.ID)
+func (w *writer) known(now rule.Now, p *prepared) (store.SubmitResult, bool, error) {
+	r, err := w.byID(p.sub.ID)
 	if err != nil || r == nil {
 		return store.SubmitResult{}, false, err
 	}
@@ -158,7 +198,7 @@ func (w *writer) known(now rule.Now, sub *store.Submission) (store.SubmitResult,
 			return store.SubmitResult{}, true, err
 		}
 	}
-	if r.c.Fingerprint != rule.Fingerprint(sub) {
+	if r.c.Fingerprint != p.c.Fingerprint {
 		return store.SubmitResult{Status: r.c.Status, Err: store.ErrIDConflict}, true, nil
 	}
 	return store.SubmitResult{Status: r.c.Status}, true, nil

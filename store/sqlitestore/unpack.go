@@ -69,7 +69,7 @@ func (d *decoder) optStr(bit uint64) string {
 // decode unpacks rec into c, whose ID, Queue, Type, Group, Status, Place and LeaseUntil are set. Small values of c share memory with rec;
 // those in table body stand elsewhere; events and metadata are left packed (see events and metadata).
 func decode(rec []byte, c *store.Command) (vals [values]value, tail []byte, err error) {
-	if len(rec) < 17 || rec[0] != recordFormat {
+	if len(rec) < 25 || rec[0] != recordFormat {
 		return vals, nil, errRecord
 	}
 	d := decoder{b: rec[9:], bits: binary.LittleEndian.Uint64(rec[1:])}
@@ -93,7 +93,9 @@ func (d *decoder) fields(c *store.Command) {
 	if b := d.take(8); b != nil {
 		c.Fingerprint = binary.LittleEndian.Uint64(b)
 	}
-	c.Seq = d.uint()
+	if b := d.take(8); b != nil {
+		c.Seq = binary.LittleEndian.Uint64(b)
+	}
 	c.Created = d.millis()
 	c.BatchKey = d.optStr(bitBatchKey)
 	if d.has(bitKeys) {

@@ -54,6 +54,8 @@ type writer struct {
 
 	c       *lite.Conn
 	st      *state
+	tick    store.Millis // the machine's clock, read at tickAt
+	tickAt  time.Time
 	version int64 // data_version as the cached state was read
 	foreign bool  // another process has written since watchers were told
 	looked  time.Time
@@ -65,6 +67,7 @@ type writer struct {
 	checkAt int // frames of the log at which it is copied next
 	wakes   []store.Wake
 	hits    []*queueRow // queues with work to wake for
+	scratch row         // the one that is being submitted
 	updates [1 << groups]*lite.Stmt
 }
 
@@ -323,6 +326,7 @@ func (w *writer) begin(durable bool) error {
 		}
 		time.Sleep(pause/2 + rand.N(pause))
 	}
+	w.tick, w.tickAt = machineClock(), time.Now()
 	if err := w.fresh(); err != nil {
 		w.rollback()
 		return err
@@ -388,8 +392,17 @@ func (w *writer) answer(ops []*op, err error) {
 		return
 	}
 	w.deliver()
+	w.publish()
 	w.st.trim()
 	w.checkpoint()
+}
+
+// publish tells callers how to read the clock.
+func (w *writer) publish() {
+	if v := w.s.view.Load(); v == nil || *v != w.st.ns.clockView {
+		now := w.st.ns.clockView
+		w.s.view.Store(&now)
+	}
 }
 
 // fail answers all that wait: the transaction could not begin.
@@ -418,8 +431,13 @@ func (w *writer) pragma(sql string) (int64, error) {
 	return v, nil
 }
 
-// server is the server time.
-func (w *writer) server() store.Millis { return w.st.ns.server() }
+// server is the server time. The machine's clock costs a system call: it is read once in a transaction.
+func (w *writer) server() store.Millis {
+	if f := w.st.ns.fixed; f != 0 {
+		return f
+	}
+	return w.tick + store.Millis(time.Since(w.tickAt).Milliseconds()) + w.st.ns.shift
+}
 
 // look is the present moment for calls that do not advance the clocks.
 func (w *writer) look() rule.Now {
