@@ -213,7 +213,7 @@ func (o *observer) event(e *dispatch.Event) {
 func (o *observer) upkept() {
 	ahead := time.Duration(0)
 	if o.w.cfg.PollInterval <= tickEvery {
-		ahead = tickEvery * 6 / 10
+		ahead = tickEvery * 8 / 10 // polls come within 1.1 of their interval and a call
 	}
 	o.w.client.upkept.Store(time.Now().Add(ahead).UnixNano())
 }
