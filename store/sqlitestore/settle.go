@@ -61,7 +61,7 @@ func (w *writer) settle(now rule.Now, it *store.Settlement, invalid error) (stor
 		return res, err
 	}
 	for j := range it.FollowUps {
-		p := prepare(&it.FollowUps[j], w.st.ns.clockView)
+		p := prepare(&it.FollowUps[j], now.Wall)
 		f, err := w.submit(now, &p, false)
 		if err != nil {
 			return res, err

@@ -64,7 +64,7 @@ type Store struct {
 	stop    sync.Once
 	calls   sync.WaitGroup // reads under way
 
-	view  atomic.Pointer[clockView] // as of the last commit of this process
+	clock atomic.Pointer[timepiece] // as of the last transaction of this process
 	watch watchers
 	names names
 	wal   walState

@@ -19,9 +19,9 @@ func (s *Store) Submit(ctx context.Context, req store.SubmitRequest) ([]store.Su
 	}
 	res := make([]store.SubmitResult, len(req.Items))
 	items := make([]prepared, len(req.Items))
-	view := *s.view.Load()
+	clock := s.clock.Load()
 	for i := range req.Items { // here and not in the writer: in parallel with others
-		items[i] = prepare(&req.Items[i], view)
+		items[i] = prepare(&req.Items[i], clock.server())
 	}
 	err := s.do(ctx, normal, true, func(w *writer) error {
 		if req.Atomic {
@@ -41,11 +41,14 @@ func (s *Store) Submit(ctx context.Context, req store.SubmitRequest) ([]store.Su
 	return res, nil
 }
 
+// maxAge is how old, in milliseconds, the time in a prepared record may be. A clock that a test fixes is compared exactly by all who look at it.
+const maxAge = 100
+
 // prepared is a submission with all that can be worked out about it before its turn.
 type prepared struct {
 	sub     *store.Submission
 	invalid error
-	view    clockView
+	at      store.Millis // server time of the record
 	c       *store.Command
 	line    string // that it stands in, once it is in line
 	rec     []byte // packed, but for its number of arrival
@@ -53,17 +56,18 @@ type prepared struct {
 	outs    []out
 }
 
-func prepare(sub *store.Submission, view clockView) prepared {
-	p := prepared{sub: sub, view: view, invalid: rule.ValidSubmission(sub)}
+func prepare(sub *store.Submission, at store.Millis) prepared {
+	p := prepared{sub: sub, invalid: rule.ValidSubmission(sub)}
 	if p.invalid == nil {
-		p.make(rule.Now{Wall: view.server()})
+		p.make(at)
 	}
 	return p
 }
 
 // make makes the record; for a new one only server time matters.
-func (p *prepared) make(now rule.Now) {
-	p.c = rule.New(now, 0, p.sub)
+func (p *prepared) make(at store.Millis) {
+	p.at = at
+	p.c = rule.New(rule.Now{Wall: at}, 0, p.sub)
 	p.line = rule.Line(p.c)
 	p.rec, p.vals, p.outs = encode(p.c, &[values]value{}, nil)
 }
@@ -120,9 +124,8 @@ func (w *writer) submit(now rule.Now, p *prepared, capped bool) (store.SubmitRes
 		return store.SubmitResult{Err: p.invalid}, nil
 	}
 	sub := p.sub
-	if p.view != w.st.ns.clockView { // another process has changed the clock since
-		p.view = w.st.ns.clockView
-		p.make(now)
+	if d := abs(int64(now.Wall - p.at)); d > maxAge || d > 0 && w.st.ns.fixed != 0 { // the clock has been changed, or the call has waited for long
+		p.make(now.Wall)
 	}
 	q, err := w.st.queue(sub.Queue)
 	if err != nil {

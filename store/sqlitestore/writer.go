@@ -399,9 +399,8 @@ func (w *writer) answer(ops []*op, err error) {
 
 // publish tells callers how to read the clock.
 func (w *writer) publish() {
-	if v := w.s.view.Load(); v == nil || *v != w.st.ns.clockView {
-		now := w.st.ns.clockView
-		w.s.view.Store(&now)
+	if r := w.s.clock.Load(); r == nil || r.clockView != w.st.ns.clockView || w.tickAt.Sub(r.at) > time.Second {
+		w.s.clock.Store(&timepiece{w.st.ns.clockView, w.tick, w.tickAt})
 	}
 }
 
