@@ -10,9 +10,6 @@ import (
 
 var errTimeout = errors.New("call timed out: " + context.DeadlineExceeded.Error())
 
-// slow is the message delay from which on a call counts as disturbed.
-const slow = 120 * time.Millisecond
-
 // send makes one store call of p, or of a client if p is nil: there and back through a network that may do anything the fault store can do,
 // and also let a call arrive after its caller has given up. saw gets what the store answered, also if nobody else ever does.
 func send[R any](w *world, p *proc, op faultstore.Op, timeout time.Duration, step func(context.Context) (R, error), saw func(R, error), answer func(R, error)) {
@@ -21,7 +18,7 @@ func send[R any](w *world, p *proc, op faultstore.Op, timeout time.Duration, ste
 	fault, delay := w.fault(p, op)
 	there, back := w.between(50*time.Microsecond, w.plan.latency), w.between(50*time.Microsecond, w.plan.latency)
 	if fault == faultstore.Delay && w.chance(0.5) { // on the way back
-		back, delay = back+delay/4, 0
+		back, delay = w.between(0, timeout), 0
 	}
 	if fault != 0 {
 		w.faults++

@@ -170,7 +170,7 @@ func (o *oracle) claimed(p *proc, req *store.ClaimRequest, rep *store.ClaimReply
 			got[g.Lane]++
 			o.tokens(g.Items[0], g.Class)
 		}
-		if n := len(g.Items); n > 1 && (n > o.w.plan.batch || g.Items[0].Type != "batch" || g.Class == store.ClassSuspect) {
+		if n := len(g.Items); n > 1 && (n > o.w.plan.batch || g.Items[0].Type != "batch" || g.Class.Suspect()) {
 			o.fail("permits", "%d commands of type %s in one grant", n, g.Items[0].Type)
 		}
 	}
@@ -208,7 +208,7 @@ func (o *oracle) granted(p *proc, req *store.ClaimRequest, g *store.Grant, c *st
 		o.fail("permits", "%s of type %s in %s was granted to %s, which does not serve it", c.ID, c.Type, c.Queue, p.id)
 	case !bytes.Equal(c.Params, r.sub.Params) || !bytes.Equal(c.State, r.state):
 		o.fail("contents", "%s comes with params %q state %q, want %q and %q", c.ID, c.Params, c.State, r.sub.Params, r.state)
-	case c.Deadline != 0 && o.last >= c.Deadline && g.Class != store.ClassCancel:
+	case c.Deadline != 0 && o.last >= c.Deadline && !g.Class.Visit():
 		o.fail("deadline", "%s was granted after its deadline", c.ID)
 	}
 	r.starts++

@@ -180,7 +180,7 @@ func (r *run) outcome(it *dispatch.Item, cause error) store.Settlement {
 	if w.chance(0.2) {
 		it.SetProgress([]byte("at " + r.p.id))
 	}
-	if r.inv.Class == store.ClassCancel {
+	if r.inv.Class.Visit() {
 		if !w.healed && w.chance(0.5) {
 			return store.Settlement{Kind: store.OutcomeCancelRetry, Error: "cancel hook failed", Delay: backoff}
 		}

@@ -37,7 +37,7 @@ func (o *oracle) tokens(c *store.Command, class store.Class) {
 	x.granted = o.w.now
 	o.served[c.Lane()] = o.w.now
 	rate := o.cfg.Queue(c.Queue).Rates[c.Lane()]
-	if rate.Limit <= 0 || class == store.ClassCancel {
+	if rate.Limit <= 0 || class.Visit() {
 		return
 	}
 	x.level = max(0, x.level-rate.Limit*o.run.Sub(x.at).Seconds()) + 1
@@ -158,14 +158,9 @@ func (o *oracle) countsStand(c *store.Command) bool { return !c.Tombstone }
 // eligible reports whether nothing but permits, rates and workers keeps a command from starting.
 func (o *oracle) eligible(c *store.Command) bool {
 	now := o.w.wall()
-	class := store.ClassFirst
 	switch {
-	case c.Status == store.Processing && c.CancelAsked != 0:
-		class = store.ClassCancel
 	case c.Losses >= 2:
 		return false // suspects wait for a worker of their own
-	}
-	switch {
 	case c.Place == store.Scheduled && (c.Due > o.runNow() || c.NotBefore > now):
 		return false
 	case c.Place == store.InLine && c.Status == store.Processing && c.Due > o.runNow():
@@ -174,7 +169,7 @@ func (o *oracle) eligible(c *store.Command) bool {
 		return false
 	}
 	pause := o.cfg.Queue(c.Queue).Paused(now)
-	return class == store.ClassCancel || pause == store.PauseNone || pause == store.PauseIntake && c.Lane() == store.Repoll
+	return c.Status == store.Processing && c.CancelAsked != 0 || pause == store.PauseNone || pause == store.PauseIntake && c.Lane() == store.Repoll
 }
 
 // starves looks whether somebody should have started an eligible command by now.
@@ -210,7 +205,7 @@ func (o *oracle) cancelDue(c *store.Command, r *record) {
 		return
 	}
 	for _, x := range r.runs {
-		if x.over || x.p.stopped || x.p.draining || x.inv.Class == store.ClassCancel {
+		if x.over || x.p.stopped || x.p.draining || x.inv.Class.Visit() {
 			continue
 		}
 		for i, it := range x.inv.Items {
@@ -310,7 +305,7 @@ func (o *oracle) contexts() {
 		for _, x := range p.runs {
 			for i, it := range x.inv.Items {
 				d := it.Cmd.Deadline
-				if answered := it.Answered() != 0; answered || d == 0 || x.inv.Class == store.ClassCancel || x.causes[i] != nil || x.cause != nil {
+				if answered := it.Answered() != 0; answered || d == 0 || x.inv.Class.Visit() || x.causes[i] != nil || x.cause != nil {
 					continue
 				}
 				if p.resumed > 0 || w.offset != 0 || o.calm > 0 {
