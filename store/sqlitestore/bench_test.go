@@ -167,3 +167,69 @@ func settlement(rep store.ClaimReply, how store.Settlement) store.SettleRequest 
 	}
 	return req
 }
+
+// BenchmarkPoll claims and settles polls that are due, 100 in a call, with the state unchanged.
+func BenchmarkPoll(b *testing.B) {
+	const live = 5_000
+	s := open(b, filepath.Join(b.TempDir(), "store.db"), nil)
+	defer func() { _ = s.Close() }()
+	now := store.Millis(2_000_000_000_000)
+	clock := func(at store.Millis) {
+		if err := s.SetClock(context.Background(), at); err != nil {
+			b.Fatal(err)
+		}
+	}
+	clock(now)
+	submitBatches(b, s, live)
+	park := func(lane store.Lane, n, most int) int {
+		rep, err := s.Claim(context.Background(), claimOf(n, lane, most))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(rep.Grants) == 0 {
+			return 0
+		}
+		res, err := s.Settle(context.Background(), settlement(rep, store.Settlement{Kind: store.OutcomeProcessing, Delay: 5 * time.Second}))
+		if err != nil || res[0].State != store.SettleDone {
+			b.Fatal(err, res)
+		}
+		return len(rep.Grants)
+	}
+	calls := 0
+	for left := live; left > 0; calls++ {
+		left -= park(store.Intake, calls, 100)
+	}
+	begin(b)
+	for left := b.N; left > 0; calls++ {
+		n := park(store.Repoll, calls, min(left, 100))
+		if left -= n; n == 0 {
+			now += 5_000
+			clock(now)
+		}
+	}
+	report(b)
+}
+
+// BenchmarkRenew renews 500 leases in a call.
+func BenchmarkRenew(b *testing.B) {
+	const leases = 500
+	s := open(b, filepath.Join(b.TempDir(), "store.db"), nil)
+	defer func() { _ = s.Close() }()
+	submitBatches(b, s, leases)
+	rep, err := s.Claim(context.Background(), claimOf(1, store.Intake, leases))
+	if err != nil || len(rep.Grants) != leases {
+		b.Fatal(err, len(rep.Grants))
+	}
+	req := store.RenewRequest{Worker: store.Worker{ID: "w"}}
+	for _, g := range rep.Grants {
+		req.Leases = append(req.Leases, store.RenewItem{ID: g.Items[0].ID, Lease: g.Items[0].Lease})
+	}
+	begin(b)
+	for left := b.N; left > 0; left -= leases {
+		rep, err := s.Renew(context.Background(), req)
+		if err != nil || rep.Results[0].State != store.RenewOK {
+			b.Fatal(err, rep)
+		}
+	}
+	report(b)
+}
