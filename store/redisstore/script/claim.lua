@@ -7,7 +7,7 @@
 --       lease values, ends of leases}; the grants are runs: lane, class, items of each but the last (2 bytes), items of all (2 bytes),
 --       line (2 bytes). The last two only when a claim is repeated.
 --       why: 0 full, 1 empty, 2 paused, 3 rate, 4 throttled, 5 more
--- include: base rate lib sweep maintenance grants want
+-- include: base rate lib sweep maintenance grants heads want
 local err = begin(true)
 if err then return err end
 local M = maintain()

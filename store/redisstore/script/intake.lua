@@ -142,12 +142,12 @@ local function submit(a, capped, atomic)
   if #x > 0 then call('ZADD', P .. 'x', unpack(x)) end
   for u, id in pairs(uniq) do us[#us + 1], us[#us + 2] = u, id end
   if #us > 0 then call('HSET', P .. 'u', unpack(us)) end
-  local cnt, grp = {}, {}
+  local cnt, grp, bases, open = {}, {}, {}, {}
   for i = 1, nl do
     local L = lines[i]
     local k = L.n + L.s
     if k > 0 then
-      if call('HINCRBY', P .. 'lr', L.base, k) == k then call('HSET', P .. 'ld', L.base, L.def) end
+      bases[#bases + 1] = L
       local c = cnt[L.q]
       if not c then
         c = {p = 0, s = 0}
@@ -163,8 +163,33 @@ local function submit(a, capped, atomic)
     if L.n > 0 then
       local line, key = L.base .. 'i0', openkey(L.q, 'i', '0', L.ty)
       call('ZADD', P .. 'l|' .. line, unpack(L.za))
-      if call('ZADD', key, 'LT', L.head, line) == 1 and call('ZCARD', key) == 1 then publish('w|i|' .. L.q) end
+      local o = open[key]
+      if not o then
+        o = {q = L.q}
+        open[key] = o
+      end
+      o[#o + 1], o[#o + 2] = L.head, line
     end
+  end
+  if #bases == 1 then
+    local L = bases[1]
+    local k = L.n + L.s
+    if call('HINCRBY', P .. 'lr', L.base, k) == k then call('HSET', P .. 'ld', L.base, L.def) end
+  else
+    local names, lr, ld = {}, {}, {}
+    for i = 1, #bases do names[i] = bases[i].base end
+    local have = call('HMGET', P .. 'lr', unpack(names))
+    for i = 1, #bases do
+      local L = bases[i]
+      lr[2 * i - 1], lr[2 * i] = L.base, fmt('%d', tonumber(have[i] or '0') + L.n + L.s)
+      if not have[i] then ld[#ld + 1], ld[#ld + 2] = L.base, L.def end
+    end
+    call('HSET', P .. 'lr', unpack(lr))
+    if #ld > 0 then call('HSET', P .. 'ld', unpack(ld)) end
+  end
+  for key, o in pairs(open) do
+    local added = call('ZADD', key, 'LT', unpack(o))
+    if added > 0 and call('ZCARD', key) == added then publish('w|i|' .. o.q) end
   end
   for q, c in pairs(cnt) do
     for f, d in pairs(c) do

@@ -4,12 +4,31 @@ local qL, qset, qpx, qz, qfin, qline, qopen, qn, qlr, qg, qended = {}, {}, {}, {
 local QDEF, QOWNER, QOPTS = {}, {}, {}
 local WALL6, EVENT
 
+local QRAW = {} -- definitions that were read at once
+
+-- quickdefs reads the definitions of the lines of all records in one go.
+local function quickdefs(recs)
+  local bases, seen = {}, {}
+  for i = 1, #recs do
+    local r = recs[i]
+    local base = r and #r >= 44 and sub(r, 21, 36)
+    if base and not seen[base] then
+      seen[base] = true
+      bases[#bases + 1] = base
+    end
+  end
+  if #bases < 2 then return end
+  local raw = call('HMGET', P .. 'ld', unpack(bases))
+  for i = 1, #bases do QRAW[bases[i]] = raw[i] end
+end
+
 local function quickdef(base)
   local d = QDEF[base]
   if d == nil then
-    local raw = call('HGET', P .. 'ld', base)
+    local raw = QRAW[base]
+    if raw == nil then raw = call('HGET', P .. 'ld', base) end
     local q, ty, g = string.match(raw or '', '^([^ ]+) ([^ ]+) ([^ ]*) ')
-    d = q and {q = q, ty = ty, g = g, raw = raw, key = P .. 'n|' .. q, I = 'I' .. ty, K = 'K' .. ty, k = 'k' .. ty, n = 0, done = 0, polls = 0} or false
+    d = q and {q = q, ty = ty, g = g, raw = raw, key = P .. 'n|' .. q, I = 'I' .. ty, K = 'K' .. ty, k = 'k' .. ty, done = 0, polls = 0, tombs = 0} or false
     if d then
       local c = qcfg(q)
       d.keepms, d.fin = c.keepms, P .. 'f|' .. q .. '|s'
@@ -58,10 +77,9 @@ local function quickdone(id, name, cur, r, blob)
     runs = spack('<I6I6I4I4I4I2B', wall, purge, 1, 0, 0, 0, 0)
     d[purge] = runs
   end
-  d.n, d.done = d.n + 1, d.done + 1
+  d.done = d.done + 1
   qL[#qL + 1], qended[#qended + 1] = id, id
   if keep < 0 then
-    if d.tombs == nil then d.tombs = 0 end
     d.tombs = d.tombs + 1
     local s = '\1\3\9' .. sub(r, 4, 15) .. string.char(67, f1, 0, 0) .. sub(r, 20, 44) .. runs .. string.char(#name) .. name .. opts .. d.raw
     if fake then
@@ -162,27 +180,56 @@ local function quickflush()
     polled[l.open] = true
   end
   for key in pairs(polled) do nextpoll(key) end
+  local sums, tombs, groups = {}, {}, {} -- by key and field; by base; by group
+  local function add(key, f, delta)
+    local l = sums[key]
+    if not l then
+      l = {}
+      sums[key] = l
+    end
+    l[f] = (l[f] or 0) + delta
+  end
   for base, d in pairs(QDEF) do
-    if d and d.done + d.polls > 0 then
-      if d.done > 0 then
-        quickcount(d.key, d.I, -d.done)
-        if d.g ~= '' then
-          if call('HINCRBY', P .. 'g', d.g, -d.done) <= 0 then
-            call('HDEL', P .. 'g', d.g)
-            if call('ZSCORE', P .. 'ag', d.g) then publish('g|' .. d.g) end
-          end
-        end
-        local tombs = d.tombs or 0
-        if tombs > 0 and call('HINCRBY', P .. 'lr', base, -tombs) <= 0 then
-          call('HDEL', P .. 'lr', base)
-          call('HDEL', P .. 'ld', base)
-        end
-        if d.done > tombs and quickcount(d.key, 'f', d.done - tombs) > qcfg(d.q).keep then call('SADD', P .. 'over', d.q) end
+    if d and d.done > 0 then
+      add(d.key, d.I, -d.done)
+      if d.done > d.tombs then add(d.key, 'f', d.done - d.tombs) end
+      if d.g ~= '' then groups[d.g] = (groups[d.g] or 0) + d.done end
+      if d.tombs > 0 then tombs[#tombs + 1] = base end
+    end
+    if d and d.polls > 0 then
+      add(d.key, d.K, -d.polls)
+      add(d.key, d.k, d.polls)
+    end
+  end
+  for key, l in pairs(sums) do
+    for f, delta in pairs(l) do
+      local r = quickcount(key, f, delta)
+      if f == 'f' then
+        local q = sub(key, #P + 3)
+        if r > qcfg(q).keep then call('SADD', P .. 'over', q) end
       end
-      if d.polls > 0 then
-        quickcount(d.key, d.K, -d.polls)
-        quickcount(d.key, d.k, d.polls)
+    end
+  end
+  for g, k in pairs(groups) do
+    if call('HINCRBY', P .. 'g', g, -k) <= 0 then
+      call('HDEL', P .. 'g', g)
+      if call('ZSCORE', P .. 'ag', g) then publish('g|' .. g) end
+    end
+  end
+  if #tombs > 0 then
+    local have, set, gone = call('HMGET', P .. 'lr', unpack(tombs)), {}, {}
+    for i = 1, #tombs do
+      local left = tonumber(have[i] or '0') - QDEF[tombs[i]].tombs
+      if left > 0 then
+        set[#set + 1], set[#set + 2] = tombs[i], fmt('%d', left)
+      else
+        gone[#gone + 1] = tombs[i]
       end
+    end
+    if #set > 0 then call('HSET', P .. 'lr', unpack(set)) end
+    if #gone > 0 then
+      call('HDEL', P .. 'lr', unpack(gone))
+      call('HDEL', P .. 'ld', unpack(gone))
     end
   end
   if #qended > 0 and call('EXISTS', P .. 'aw') == 1 then

@@ -25,6 +25,7 @@ end
 local t, rec = call('HMGET', P .. 'T', unpack(ids)), call('MGET', unpack(ks))
 local out, follows, seen = {}, {}, {}
 local H
+quickdefs(rec)
 
 -- options are those of one item as the rules want them.
 local function options(i)
