@@ -70,15 +70,14 @@ type state struct {
 	linesBy  map[int64]*lineRow
 	rates    map[laneKey]*bucketRow
 
-	dirtyQueues  []*queueRow
-	dirtyKinds   []*kindRow
-	dirtyLines   []*lineRow
-	dirtyRates   []*bucketRow
-	dirtyThrots  []*throttleRow
-	groups       map[string]int64 // change of live commands
-	topics       map[string]int64 // change of outbox entries
-	reasons      map[reasonKey]int64
-	configLoaded bool
+	dirtyQueues []*queueRow
+	dirtyKinds  []*kindRow
+	dirtyLines  []*lineRow
+	dirtyRates  []*bucketRow
+	dirtyThrots []*throttleRow
+	groups      map[string]int64 // change of live commands
+	topics      map[string]int64 // change of outbox entries
+	reasons     map[reasonKey]int64
 }
 
 // queueRow is a row of table queue.
