@@ -48,7 +48,7 @@ func TestF129_Growth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills files")
 	}
-	const small, large = 1_000, 10_000
+	const small, large = 1_600, 10_000
 	took := map[string][2]time.Duration{}
 	for i, n := range []int{small, large} {
 		s := grown(t, n)
