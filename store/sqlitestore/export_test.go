@@ -2,23 +2,38 @@ package sqlitestore
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"testing"
 
 	"github.com/twolane/twolane/store/sqlitestore/internal/lite"
 )
 
-// BeforeCommit calls f in the writer before each commit. synchronous is the value of the pragma at that moment: 2 flushes the log in the
-// commit, 1 does not.
-func (o *Options) BeforeCommit(f func(durable bool, synchronous int64)) *Options {
+// BeforeCommit calls f in the writer before each commit. flushes says whether the commit will flush the log to the disk.
+func (o *Options) BeforeCommit(f func(durable, flushes bool)) *Options {
 	o.beforeCommit = func(w *writer, durable bool) {
 		n, err := w.pragma("PRAGMA synchronous")
-		if err != nil {
-			panic(err)
+		if err != nil || n != 2 && w.buffered {
+			panic(fmt.Sprint("synchronous is ", n, err))
 		}
-		f(durable, n)
+		f(durable, n == 2 && w.full)
 	}
 	return o
+}
+
+// Syncs is how often the log was flushed to the disk.
+func (s *Store) Syncs(t testing.TB) (n int) {
+	t.Helper()
+	if err := s.do(context.Background(), normal, false, func(w *writer) error {
+		if !w.buffered {
+			t.Skip("the log is not buffered here")
+		}
+		n = w.c.Syncs()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // Break lets a step fail in the middle: it runs between two others if they wait together.

@@ -84,17 +84,14 @@ func settle(t testing.TB, s store.Store, rep store.ClaimReply, how store.Settlem
 
 // F075: under synchronous=FULL the commit, which flushes, comes before the answer; what need not survive a power loss does not flush.
 func TestF075_FlushBeforeAnswer(t *testing.T) {
-	type commit struct {
-		durable     bool
-		synchronous int64
-	}
+	type commit struct{ durable, flushes bool }
 	var mu sync.Mutex
 	var seen []commit
 	var answered atomic.Bool
-	opt := (&sqlitestore.Options{}).BeforeCommit(func(durable bool, synchronous int64) {
+	opt := (&sqlitestore.Options{}).BeforeCommit(func(durable, flushes bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		seen = append(seen, commit{durable, synchronous})
+		seen = append(seen, commit{durable, flushes})
 		if answered.Load() {
 			t.Error("the answer came before the commit")
 		}
@@ -103,20 +100,23 @@ func TestF075_FlushBeforeAnswer(t *testing.T) {
 	defer closeStore(t, s)
 	check := func(what string, want commit, call func()) {
 		t.Helper()
+		before := s.Syncs(t)
 		mu.Lock()
 		seen = nil
 		mu.Unlock()
-		answered.Store(false)
 		call()
 		answered.Store(true)
 		mu.Lock()
-		defer mu.Unlock()
 		if len(seen) != 1 || seen[0] != want {
 			t.Errorf("%s was committed as %+v, want %+v", what, seen, want)
 		}
+		mu.Unlock()
 		answered.Store(false)
+		if flushed := s.Syncs(t) > before; flushed != want.flushes {
+			t.Errorf("%s: the log was flushed to the disk: %v", what, flushed)
+		}
 	}
-	full, normal := commit{true, 2}, commit{false, 1}
+	full, normal := commit{true, true}, commit{false, false}
 	check("submit", full, func() { submit(t, s, "a") })
 	var rep store.ClaimReply
 	check("claim", normal, func() { rep = claim(t, s, "w", store.Intake, 1) })
@@ -135,9 +135,9 @@ func TestF075_FlushBeforeAnswer(t *testing.T) {
 
 // A relaxed store never flushes at a commit, and says so.
 func TestRelaxed(t *testing.T) {
-	opt := (&sqlitestore.Options{Relaxed: true}).BeforeCommit(func(_ bool, synchronous int64) {
-		if synchronous != 1 {
-			t.Errorf("synchronous is %d", synchronous)
+	opt := (&sqlitestore.Options{Relaxed: true}).BeforeCommit(func(_, flushes bool) {
+		if flushes {
+			t.Error("a commit flushes")
 		}
 	})
 	s := open(t, filepath.Join(t.TempDir(), "store.db"), opt)
@@ -215,7 +215,7 @@ func TestF133_SlowFlush(t *testing.T) {
 	const v = 4 * time.Second
 	var flushes atomic.Int64
 	var slow atomic.Bool
-	opt := (&sqlitestore.Options{}).BeforeCommit(func(durable bool, _ int64) {
+	opt := (&sqlitestore.Options{}).BeforeCommit(func(durable, _ bool) {
 		if durable && slow.Load() {
 			flushes.Add(1)
 			time.Sleep(150 * time.Millisecond)
@@ -312,7 +312,7 @@ func TestF134_NeverBusy(t *testing.T) {
 func TestContextEnds(t *testing.T) {
 	flushing := make(chan struct{}, 100)
 	var slow atomic.Bool
-	opt := (&sqlitestore.Options{}).BeforeCommit(func(bool, int64) {
+	opt := (&sqlitestore.Options{}).BeforeCommit(func(bool, bool) {
 		if slow.Load() {
 			flushing <- struct{}{}
 			time.Sleep(300 * time.Millisecond)

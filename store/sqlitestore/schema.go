@@ -66,14 +66,17 @@ func (w *writer) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.synchronous(!w.s.opt.Relaxed); err != nil {
-		return err
-	}
 	w.c.CountFrames()
 	w.checkAt = checkpointAt
 	w.waiting = 1 // the caller of Open waits
 	defer func() { w.waiting = 0 }()
 	if err := enterWAL(ctx, w.c, w.s.opt.WALLimit); err != nil {
+		return err
+	}
+	if w.buffered, err = w.c.BufferLog(); err != nil {
+		return err
+	}
+	if err := w.synchronous(!w.s.opt.Relaxed); err != nil {
 		return err
 	}
 	if err := migrate(ctx, w.c, all); err != nil {

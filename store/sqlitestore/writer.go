@@ -52,23 +52,24 @@ type writer struct {
 	waiting int // callers that wait
 	closing bool
 
-	c       *lite.Conn
-	st      *state
-	tick    store.Millis // the machine's clock, read at tickAt
-	tickAt  time.Time
-	version int64 // data_version as the cached state was read
-	foreign bool  // another process has written since watchers were told
-	looked  time.Time
-	seen    abroad
-	full    bool // PRAGMA synchronous as it is set
-	synced  bool // it was set at all
-	numbers numbers
-	steps   int // of maintenance
-	checkAt int // frames of the log at which it is copied next
-	wakes   []store.Wake
-	hits    []*queueRow // queues with work to wake for
-	scratch row         // the one that is being submitted
-	updates [1 << groups]*lite.Stmt
+	c        *lite.Conn
+	st       *state
+	tick     store.Millis // the machine's clock, read at tickAt
+	tickAt   time.Time
+	version  int64 // data_version as the cached state was read
+	foreign  bool  // another process has written since watchers were told
+	looked   time.Time
+	seen     abroad
+	buffered bool // commits flush to the disk unless told to be lazy
+	full     bool // commits flush to the disk now
+	synced   bool // PRAGMA synchronous says so
+	numbers  numbers
+	steps    int // of maintenance
+	checkAt  int // frames of the log at which it is copied next
+	wakes    []store.Wake
+	hits     []*queueRow // queues with work to wake for
+	scratch  row         // the one that is being submitted
+	updates  [1 << groups]*lite.Stmt
 }
 
 // do runs a step in the writer and waits for its commit.
@@ -348,8 +349,12 @@ func (w *writer) fresh() error {
 	return w.st.load()
 }
 
-// synchronous says whether commits flush the log, which cannot be changed within a transaction.
+// synchronous says whether the next commit flushes the log to the disk. Without a buffered log it cannot be changed within a transaction.
 func (w *writer) synchronous(full bool) error {
+	if w.buffered {
+		w.full = full
+		return nil
+	}
 	if full == w.full && w.synced {
 		return nil
 	}
@@ -368,6 +373,10 @@ func (w *writer) synchronous(full bool) error {
 func (w *writer) commit(durable bool) error {
 	if f := w.s.opt.beforeCommit; f != nil {
 		f(w, durable)
+	}
+	if w.buffered {
+		w.c.Lazy(!w.full)
+		defer w.c.Lazy(false)
 	}
 	if err := w.exec("COMMIT"); err != nil {
 		w.rollback()

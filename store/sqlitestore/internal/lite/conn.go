@@ -45,12 +45,14 @@ func Is(err error, code int32) bool {
 
 // Conn is one connection.
 type Conn struct {
-	tls    *libc.TLS
-	db     uintptr
-	out    uintptr // two words for results of calls, one for Frames
-	arena  arena
-	active int // statements that are bound or stepped and not reset
-	stmts  map[string]*Stmt
+	tls     *libc.TLS
+	db      uintptr
+	out     uintptr // two words for results of calls, one for Frames
+	arena   arena
+	log     *logBuffer // see BufferLog
+	methods uintptr
+	active  int // statements that are bound or stepped and not reset
+	stmts   map[string]*Stmt
 }
 
 // Open opens the database file at path, and creates it unless it exists already. It never waits for a lock.
@@ -89,6 +91,9 @@ func (c *Conn) Close() error {
 		}
 	}
 	c.arena.free(c.tls)
+	if c.methods != 0 {
+		libc.Xfree(c.tls, c.methods)
+	}
 	libc.Xfree(c.tls, c.out)
 	c.tls.Close()
 	c.tls = nil
