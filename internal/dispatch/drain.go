@@ -97,7 +97,8 @@ func (c *Core) stepDrain(now time.Duration) {
 	switch {
 	case c.renew.backGone && idle, now >= d.endAt():
 		c.endDrain(now)
-	case !c.renew.sentGone && (idle && !claiming || now >= d.goneAt()):
+	// A tick that is still on its way would register the worker again behind its last renewal.
+	case !c.renew.sentGone && (idle && !claiming && c.renew.flight == 0 || now >= d.goneAt()):
 		c.renew.sentGone = true
 		c.sendRenew(now, slices.Clone(c.leases[:min(len(c.leases), store.MaxItems)]), renewGone)
 		call := c.out.Renew[len(c.out.Renew)-1]

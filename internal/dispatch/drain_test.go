@@ -130,6 +130,29 @@ func TestDrainSleepsBesideAClaimThatFailed(t *testing.T) {
 	}
 }
 
+// A tick that was sent before the drain and arrives behind the last renewal would register the worker again.
+func TestDrainUnregistersAfterItsTicks(t *testing.T) {
+	d := newDriver(t, nil)
+	d.sleep(30 * time.Second)
+	if len(d.renew) == 0 {
+		t.Fatal("no tick is under way")
+	}
+	d.claimed(nil, nil)
+	d.c.Drain(d.now, 8*time.Second)
+	d.step()
+	for _, call := range d.renew {
+		if call.Req.Gone {
+			t.Fatal("the worker unregisters before its ticks are back")
+		}
+	}
+	for !d.done && len(d.renew) > 0 {
+		d.renewed(nil)
+	}
+	if !d.done {
+		t.Error("the drain does not end")
+	}
+}
+
 func TestDrainGivesALateClaimBack(t *testing.T) {
 	for _, late := range []time.Duration{time.Second, 4 * time.Second} {
 		t.Run(late.String(), func(t *testing.T) {
@@ -150,7 +173,9 @@ func TestDrainGivesALateClaimBack(t *testing.T) {
 			}
 			d.end(d.live[0], store.OutcomeDone)
 			d.settled(store.SettleDone, nil)
-			d.renewed(nil)
+			for !d.done && len(d.renew) > 0 { // the ticks, then the last one
+				d.renewed(nil)
+			}
 			r := d.c.Report()
 			adds(t, r)
 			if !d.done || r.Held != 3 || r.GivenBack != 2 || r.Settled != 1 || r.Claim {
