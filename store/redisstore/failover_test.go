@@ -118,6 +118,20 @@ func TestF079_readonly(t *testing.T) {
 	mustAudit(t, s)
 }
 
+// woken reads what wake-ups are there and says whether one of a kind is among them.
+func woken(w store.Watcher, kind store.WakeKind) bool {
+	for {
+		select {
+		case k := <-w.C():
+			if k.Kind == kind {
+				return true
+			}
+		default:
+			return false
+		}
+	}
+}
+
 // While the slot moves, a script is refused before its first line: nothing is half-written, whatever keys have gone already.
 func TestSlotOnTheMove(t *testing.T) {
 	if testing.Short() {
@@ -135,6 +149,10 @@ func TestSlotOnTheMove(t *testing.T) {
 		mustSubmit(t, s, fmt.Sprint("a", i))
 	}
 	cs := claimN(t, s, "w1", store.Intake, 5)
+	w, err := s.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
 	prefix := "{" + ns + "}:"
 	slot, err := cl.Slot(ctx, prefix+"meta")
 	if err != nil {
@@ -191,6 +209,19 @@ func TestSlotOnTheMove(t *testing.T) {
 		_, err := s.Submit(ctx, one("after"))
 		return err
 	})
+	// Wake-ups come again from the slot's new node.
+	deadline := time.After(20 * time.Second)
+	for i := 0; !woken(w, store.WakeConfig); i++ {
+		cfg, err := s.Config(ctx)
+		ok(err)
+		_, err = s.Configure(ctx, cfg.Version, cfg)
+		ok(err)
+		select {
+		case <-deadline:
+			t.Fatal("no wake-up after the move")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 	mustAudit(t, s)
 	var items []store.Settlement
 	for _, c := range cs {

@@ -22,7 +22,7 @@ func TestF082_scripts_keep_to_their_slot(t *testing.T) {
 	keyed := regexp.MustCompile(`(?:p?call|vcall)\(\s*('[A-Z]+'|cmd|rev and '[A-Z]+' or '[A-Z]+')\s*,\s*([^,)]+)`)
 	literal := regexp.MustCompile(`P \.\. '([^']*)'`)
 	// Names that hold a key which was built from P, by the script that says so.
-	built := regexp.MustCompile(`^(KEYS\[1\]|key|k|keys\[1\]|open|t\.open|L\.open|l\.open|d\.key|d\.fin|n|ks|key\.\.)$`)
+	built := regexp.MustCompile(`^(KEYS\[1\]|key|k|keys\[1\]|open|t\.open|L\.open|l\.open|d\.key|d\.fin|n|ks|prefix)$`)
 	for name, text := range redisstore.Scripts() {
 		code := comment.ReplaceAllString(text, "")
 		if !strings.Contains(code, "string.sub(KEYS[1], 1, -5)") {

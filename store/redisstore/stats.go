@@ -13,7 +13,7 @@ import (
 )
 
 // statsQueues bounds one script call.
-const statsQueues = 8
+const statsQueues = 4
 
 // Stats implements [store.Store]. The numbers of a queue come from its lines and from numbers that every step keeps; each script call looks at
 // a bounded number of lines, leases and records.

@@ -88,11 +88,13 @@ func (w *watcher) receive(subscribed func()) error {
 	}
 	dc, release := (*cl).Dedicate()
 	defer release()
+	moved := make(chan struct{})
+	var once sync.Once
 	lost := dc.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { w.message(m.Message) },
 		OnSubscription: func(sub rueidis.PubSubSubscription) {
-			if sub.Kind == "ssubscribe" {
-				subscribed()
+			if sub.Kind == "sunsubscribe" { // the slot went to another node
+				once.Do(func() { close(moved) })
 			}
 		},
 	})
@@ -103,6 +105,8 @@ func (w *watcher) receive(subscribed func()) error {
 	select {
 	case err := <-lost:
 		return err
+	case <-moved:
+		return nil
 	case <-w.ctx.Done():
 		return nil
 	}

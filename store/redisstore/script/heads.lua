@@ -67,7 +67,7 @@ local function prefill(ls)
   if k < 4 then return ls end
   for j = k, max(1, k - w.n + 1), -1 do
     local L = ls[j]
-    local cnt = max(4, ceil(2 * w.n * L.t.batch / k))
+    local cnt = max(2, ceil(2 * w.n * L.t.batch / k))
     local ids, sc = piece(L, cnt, true)
     put(L, ids, sc, cnt)
     from[L], L.rec = #ks, {}
@@ -97,7 +97,11 @@ local function open(cl)
       ls[k] = {line = r[j], open = key, t = t, s = s, off = 0, i = 1, n = 0, more = true, whole = true, out = {}, cl = cl}
     end
   end
-  if k > 1 then table.sort(ls, function(a, b) return a.s > b.s or a.s == b.s and a.line > b.line end) end
+  if #w.types > 1 then
+    table.sort(ls, function(a, b) return a.s > b.s or a.s == b.s and a.line > b.line end)
+  else
+    for i = 1, floor(k / 2) do ls[i], ls[k + 1 - i] = ls[k + 1 - i], ls[i] end
+  end
   return prefill(ls)
 end
 

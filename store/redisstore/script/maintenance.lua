@@ -1,11 +1,14 @@
--- maintenance.lua: bounded maintenance of the whole namespace: at most 100 items of each kind.
--- due is up to BOUND members of a sorted set with a score of at most t, and whether there are more.
+-- maintenance.lua: bounded maintenance of the whole namespace: at most 100 items of each kind, and 250 in all.
+local LEFT = 250
+-- dueof is some members of a sorted set with a score of at most t; if there are more, the answer says so.
 local function dueof(key, t)
-  local ids = call('ZRANGEBYSCORE', P .. key, '-inf', fmt('%d', t), 'LIMIT', 0, BOUND + 1)
-  if #ids > BOUND then
+  local most = min(BOUND, LEFT)
+  local ids = call('ZRANGEBYSCORE', P .. key, '-inf', fmt('%d', t), 'LIMIT', 0, most + 1)
+  if #ids > most then
     ids[#ids] = nil
     MR[2] = 1
   end
+  LEFT = LEFT - #ids
   return ids
 end
 

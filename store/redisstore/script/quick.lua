@@ -1,7 +1,7 @@
 -- quick.lua: the two settles that make up nearly all of the work, done on the packed record instead of a decoded one: the Done of a first run,
 -- and the Processing of a poll. What is not plain goes the slow way. Both ways write the same; a test compares them.
 local qL, qset, qpx, qz, qfin, qline, qopen, qn, qlr, qg, qended = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
-local QDEF, QOWNER, QOPTS = {}, {}, {}
+local QDEF, QOWNER, QOPTS, QRUN = {}, {}, {}, {}
 local WALL6, EVENT
 
 local QRAW = {} -- definitions that were read at once
@@ -72,10 +72,10 @@ local function quickdone(id, name, cur, r, blob)
   end
   local purge = wall + max(keep, 600000)
   if keep < 0 then purge = wall + 600000 end
-  local runs = d[purge]
+  local runs = QRUN[purge]
   if not runs then -- wall, purge, one start, nothing else
     runs = spack('<I6I6I4I4I4I2B', wall, purge, 1, 0, 0, 0, 0)
-    d[purge] = runs
+    QRUN[purge] = runs
   end
   d.done = d.done + 1
   qL[#qL + 1], qended[#qended + 1] = id, id

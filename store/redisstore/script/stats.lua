@@ -15,7 +15,7 @@ local runs = fmt('%d', run)
 local function oldest(line, recs)
   -- the first of each priority that is there
   local from, n = '-inf', 0
-  while n < 16 do
+  while n < 16 and #recs < 300 do
     local r = call('ZRANGEBYSCORE', P .. 'l|' .. line, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 8)
     if #r == 0 then return end
     n = n + 1
@@ -37,7 +37,7 @@ for _, q in ipairs(ARGV) do
         if #open == 128 then atleast = 1 end
         for j = 1, #open, 2 do
           lines = lines + 1
-          if lines > 256 then
+          if lines > 128 then
             atleast = 1
             break
           end

@@ -52,12 +52,15 @@ local function gone(w, id, d, st, pl, base)
   w.lr[base] = (w.lr[base] or 0) + 1
 end
 
-local function sweepflush(w)
+-- sweepflush writes. prefix is the key of which all that goes are the first members, if there is one.
+local function sweepflush(w, prefix)
   if #w.z == 0 then return end
   if #w.del > 0 then call('DEL', unpack(w.del)) end
   for i = 1, #w.px, 3 do call('SET', w.px[i], w.px[i + 1], 'PX', w.px[i + 2]) end
-  for k, l in pairs(w.fin) do call('ZREM', k, unpack(l)) end
-  call('ZREM', P .. 'z', unpack(w.z))
+  for k, l in pairs(w.fin) do
+    if k == prefix then call('ZREMRANGEBYRANK', k, 0, #l - 1) else call('ZREM', k, unpack(l)) end
+  end
+  if P .. 'z' == prefix then call('ZREMRANGEBYRANK', prefix, 0, #w.z - 1) else call('ZREM', P .. 'z', unpack(w.z)) end
   for q, k in pairs(w.n) do
     local key = P .. 'n|' .. q
     if call('HINCRBY', key, 'f', -k) <= 0 then
@@ -75,7 +78,7 @@ end
 
 -- purge takes away records whose retention is over.
 local function purge(ids)
-  local rec, w = call('MGET', unpack(keysof(ids, 'c|'))), newsweep()
+  local rec, w, all = call('MGET', unpack(keysof(ids, 'c|'))), newsweep(), true
   for i = 1, #ids do
     local id, r = ids[i], rec[i]
     local p, st, pl, f0, f1, f2 = bare(r)
@@ -87,6 +90,7 @@ local function purge(ids)
       gone(w, id, d, st, pl, base)
       MR[7] = MR[7] + 1
     else
+      all = false
       local H = lib()
       local c = H.load(id, r)
       if not c then
@@ -100,17 +104,17 @@ local function purge(ids)
       H.flush()
     end
   end
-  sweepflush(w)
+  sweepflush(w, all and P .. 'z' or nil)
 end
 
--- oldest is the first n finished ids of a queue by their end.
+-- oldest is the first n finished ids of a queue by their end, and the key of them all if it is one.
 local function oldest(q, n)
   local keys, lists, ids = {}, {}, {}
   for _, code in ipairs(FCODES) do
     local key = P .. 'f|' .. q .. '|' .. code
     if call('EXISTS', key) == 1 then keys[#keys + 1] = key end
   end
-  if #keys == 1 then return call('ZRANGE', keys[1], 0, n - 1) end
+  if #keys == 1 then return call('ZRANGE', keys[1], 0, n - 1), keys[1] end
   for _, key in ipairs(keys) do
     local r = call('ZRANGE', key, 0, n - 1, 'WITHSCORES')
     lists[#lists + 1] = {r = r, i = 1, s = tonumber(r[2])}
@@ -137,7 +141,7 @@ function trim(q, spare)
     return
   end
   local most = min(over, BOUND)
-  local ids = oldest(q, most + spare)
+  local ids, key = oldest(q, most + spare)
   local rec, w, n = #ids > 0 and call('MGET', unpack(keysof(ids, 'c|'))) or {}, newsweep(), 0
   for i = 1, #ids do
     if n >= most then break end
@@ -160,6 +164,7 @@ function trim(q, spare)
       own(w, id, f0, f1, f2)
       gone(w, id, d, st, pl, base)
     else
+      key = nil
       local H = lib()
       local c = H.load(id, r)
       if not c then
@@ -179,7 +184,7 @@ function trim(q, spare)
       H.flush()
     end
   end
-  sweepflush(w)
+  sweepflush(w, key)
   MR[7] = MR[7] + n
   if n == 0 and spare == 0 then
     trim(q, 400) -- they wait for their outbox

@@ -173,7 +173,7 @@ local function finish(c)
     if stripatend(c) then return entomb(c) end
     add2(wza, P .. 'z', c.purge, c.id)
   else
-    local seq = call('HINCRBY', KEYS[1], 'oseq', 1)
+    local seq = fmt('%d', call('HINCRBY', KEYS[1], 'oseq', 1))
     add2(wza, P .. 'ob|' .. c.nt, seq, seq)
     add2(whs, P .. 'oi|' .. c.nt, seq, c.id)
     add1(wsa, P .. 'topics', c.nt)
