@@ -1,5 +1,7 @@
 package store
 
+import "time"
+
 // GetOptions says how much of a command to read.
 type GetOptions struct {
 	// NoBlobs leaves params, state, result, progress, metadata and events out.
@@ -68,6 +70,9 @@ type LaneStats struct {
 	// AtLeast says that Eligible is a lower bound, since counting all would not have been bounded.
 	AtLeast bool
 	Overdue int // leases whose handler ignores the end of its time
+	// Rate is the rate in force, and Token how long until its next token; 0 if one is there, or there is no rate.
+	Rate  Rate
+	Token time.Duration
 }
 
 // TypeStats are the numbers of one type in one lane of a queue.
@@ -77,6 +82,9 @@ type TypeStats struct {
 	InLine  int
 	Leased  int
 	Workers int // live workers that can run it
+	// Throttled is the rate in starts per second that throttling has lowered it to, 0 if it has not; Token is how long until its next token.
+	Throttled float64
+	Token     time.Duration
 }
 
 // OutboxRequest reads a topic.

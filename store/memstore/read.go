@@ -191,8 +191,17 @@ func (s *Store) queueStats(now rule.Now, queue string, withTypes bool) store.Que
 			}
 		}
 	}
+	for l := range store.Lanes {
+		r := s.cfg.Queue(queue).Rates[l]
+		qs.Lanes[l].Rate = r
+		_, _, qs.Lanes[l].Token = s.buckets[laneKey{queue, store.Lane(l)}].Take(r, now.Run, 1)
+	}
 	if withTypes {
 		for k, t := range types {
+			if th := s.throttles[k]; th.Rate > 0 && !th.Gone(now.Run) {
+				t.Throttled = th.Now(now.Run)
+				_, _, t.Token = th.Take(now.Run, 1)
+			}
 			for id, w := range s.workers {
 				if s.ownerLives(now, id) && !w.Draining && slices.Contains(w.Queues, queue) && slices.Contains(w.Types[k.lane], k.typ) {
 					t.Workers++

@@ -80,7 +80,8 @@ type duo struct {
 	pairs  []pair     // every lease that was ever granted
 	last   map[string]store.ClaimRequest
 	// dirty says that time has moved since the last maintenance of both.
-	dirty bool
+	dirty  bool
+	limits bool // the harness says that the store keeps them
 }
 
 // pair is one lease under its two names.
@@ -110,7 +111,7 @@ func names(prefix string, n int) []string {
 func newDuo(t *testing.T, rt *rapid.T, h Harness) *duo {
 	d := &duo{
 		t: t, rt: rt, ctx: context.Background(), faults: faultstore.New(1), m: memstore.New(), now: epoch, v: store.DefaultV,
-		last: map[string]store.ClaimRequest{},
+		last: map[string]store.ClaimRequest{}, limits: h.Limits,
 	}
 	d.s = d.faults.Wrap(h.Open(t))
 	d.setClock()

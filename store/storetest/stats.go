@@ -30,6 +30,24 @@ var statsCases = []kase{
 			f.Fatalf("stats differ (-want +got):\n%s", d)
 		}
 	}},
+	{"rates", "stats say which rate of a lane and which throttled rate of a type are in force, and when each has its next token", func(f *fixture) {
+		f.needLimits()
+		f.queue("q", func(q *store.QueueConfig) { q.Rates[store.Intake] = store.Rate{Limit: 0.5} })
+		f.submit(many("a", 5)...)
+		in := f.lane(store.Intake)
+		f.check(in.Rate == store.Rate{Limit: 0.5, Burst: 1} && in.Token == 0 && f.lane(store.Repoll).Rate == store.Rate{}, "before a start: %+v", in)
+		c := f.claim("w1", store.Intake, 1)[0]
+		in = f.lane(store.Intake)
+		f.check(in.Token == f.tryClaim(f.claimFor("w1", store.Intake, 1)).Wants[0].Next && in.Token > 0, "after a start: %+v", in)
+		f.Advance(in.Token)
+		f.check(f.lane(store.Intake).Token == 0, "when it has come: %+v", f.lane(store.Intake))
+		f.settle(c, store.OutcomeThrottled, func(s *store.Settlement) { s.Observed = 0.4 })
+		ty := f.stats().Queues[0].Types[0]
+		f.check(ty.Throttled == 0.2 && ty.Token == 0, "after a throttle: %+v", ty)
+		f.claim("w1", store.Intake, 1)
+		ty = f.stats().Queues[0].Types[0]
+		f.check(ty.Token > 4*time.Second && ty.Token <= 5*time.Second, "after a throttled start: %+v", ty)
+	}},
 	{"eligible_unclaimed", "expired leases and due commands count as eligible whether or not anybody polls", func(f *fixture) {
 		f.submit(many("a", 3)...)
 		f.claim("w1", store.Intake, 2)
