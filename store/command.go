@@ -249,6 +249,10 @@ type Command struct {
 	Overdue    bool      // its handler ignores the end of its time
 	Settled    LeaseName // the last lease that a settle ended
 
+	Holds    []Hold // of limits, by limit name
+	Unknown  bool   // a worker was lost with it: what it started may exist
+	Overflow bool   // this lease was admitted over a limit that only classifies
+
 	HasHook      bool   // a Cancel hook exists for what is PROCESSING
 	CancelAsked  Millis // server time; 0 if not asked
 	CancelUntil  Millis // server time; cancel visits end here
@@ -272,6 +276,7 @@ func (c *Command) Clone() *Command {
 	d := *c
 	d.Keys = append([]Key(nil), c.Keys...)
 	d.Events = append([]Event(nil), c.Events...)
+	d.Holds = append([]Hold(nil), c.Holds...)
 	if c.Metadata != nil {
 		d.Metadata = make(map[string]string, len(c.Metadata))
 		for k, v := range c.Metadata {

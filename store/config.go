@@ -12,6 +12,7 @@ type Config struct {
 	Version    uint64
 	Visibility time.Duration          // 0 means DefaultV; at least 200 ms
 	Queues     map[string]QueueConfig // queues that are not named have the zero QueueConfig
+	Limits     []Limit                // see Limit; names are distinct
 }
 
 // V returns the visibility timeout in force.
@@ -71,6 +72,9 @@ type QueueConfig struct {
 	Keep       int           // finished records; the oldest go first
 	MaxLosses  int           // in a row, that end a command
 	CancelFor  time.Duration // how long cancel visits are tried
+	// Fair serves the groups of the queue in turn, before priority and deadline, in both lanes.
+	Fair    bool
+	Weights map[string]float64 // turns of a group relative to the others'; 1 if it is not named
 }
 
 // WithDefaults fills in what is zero.
@@ -143,7 +147,14 @@ func (c *Config) Validate() error {
 			return bad(f+"max_losses", "%d is not between 2 and 1000: one loss must never end a command", q.MaxLosses)
 		case q.CancelFor < 0:
 			return bad(f+"cancel_for", "is negative")
+		case !q.Fair && len(q.Weights) > 0:
+			return bad(f+"weights", "are set without fair")
+		}
+		for g, w := range q.Weights {
+			if !(w >= 0.001 && w <= 1000) {
+				return bad(f+"weights."+g, "%v is not between 0.001 and 1000", w)
+			}
 		}
 	}
-	return nil
+	return c.validLimits()
 }

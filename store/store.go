@@ -54,6 +54,9 @@ type Store interface {
 	// new version. What it lowers evicts nobody.
 	Configure(ctx context.Context, expect uint64, cfg Config) (Config, error)
 
+	// Limit reads one counted value of a limit; ErrNotFound if no such limit is in force.
+	Limit(ctx context.Context, key LimitKey) (LimitState, error)
+
 	// Outbox removes acknowledged entries of a topic and then reads up to Max others, hiding them from other readers for a while.
 	Outbox(ctx context.Context, req OutboxRequest) ([]OutboxEntry, error)
 

@@ -91,7 +91,7 @@ func (s *Store) actOne(now rule.Now, id string, req *store.ActRequest) error {
 		return store.ErrNotFound
 	}
 	if req.Kind == store.ActDelete {
-		return s.deleteOne(c, req.Force)
+		return s.deleteOne(now, c, req.Force)
 	}
 	if rule.Ended(now, c) {
 		s.expire(now, c)
@@ -113,7 +113,7 @@ func (s *Store) actOne(now rule.Now, id string, req *store.ActRequest) error {
 	return nil
 }
 
-func (s *Store) deleteOne(c *store.Command, force bool) error {
+func (s *Store) deleteOne(now rule.Now, c *store.Command, force bool) error {
 	if err := rule.MayDelete(c, force); err != nil {
 		return err
 	}
@@ -124,6 +124,7 @@ func (s *Store) deleteOne(c *store.Command, force bool) error {
 		s.outbox = slices.DeleteFunc(s.outbox, func(e outboxEntry) bool { return e.id == c.ID })
 	}
 	delete(s.cmds, c.ID)
+	s.left(now, c.Holds, &store.Command{})
 	if !c.Status.Terminal() {
 		s.wake(store.Wake{Kind: store.WakeEnd, ID: c.ID})
 		if c.Place == store.Leased {

@@ -59,6 +59,20 @@ func (s *Store) Audit(ctx context.Context) (store.AuditReport, error) {
 			unique[c.UniqueKey] = id
 		}
 	}
+	now := s.look()
+	for _, k := range s.filedKeys() {
+		l := s.limit(now, k)
+		for _, f := range s.filed[k] {
+			h := s.head(f.line)
+			if h == nil || f.opened || s.stops(now, f) {
+				continue
+			}
+			if ok, _ := s.room(now, k, l, h.Cost); ok && s.clocks.Run-f.retest > rule.Retest {
+				rep.Violations = append(rep.Violations, fmt.Sprintf("%s: line %q stands filed although there is room", k, f.line))
+			}
+			break
+		}
+	}
 	for id := range pending {
 		rep.Violations = append(rep.Violations, id+": has an outbox entry but no record that waits for it")
 	}

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sort"
@@ -98,30 +99,40 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 		types[w.Types[i].Type] = &w.Types[i]
 	}
 	given := map[string]int{}
-	byClass := cl.candidates(w, types)
-	paused := cl.s.cfg.Queue(w.Queue).Paused(cl.now.Wall)
+	q := cl.s.cfg.Queue(w.Queue)
+	paused := q.Paused(cl.now.Wall)
 	stopped := paused == store.PauseAll || paused == store.PauseIntake && lane == store.Intake
+	skip := map[string]bool{} // types that had all they may have, or are throttled
+	var stoppedBy store.LimitKey
 	throttled := false
+	by := cl.candidates(w, types, skip)
 	for rep.Granted < w.Max && cl.left[lane] > 0 {
-		class, ok := cl.next(w, byClass, stopped, rep.Granted)
+		class, ok := cl.next(w, by, stopped, rep.Granted)
 		if !ok {
 			break
 		}
-		head := byClass[class][0]
+		head := by[class][0]
 		if tw := types[head.Type]; tw.Max > 0 && given[head.Type] >= tw.Max {
-			byClass[class] = without(byClass[class], head.Type)
+			skip[head.Type] = true
+			by = cl.candidates(w, types, skip)
 			continue
 		}
 		if len(cl.grants) > 0 && cl.bytes < size(head) {
 			rep.Why = store.WhyMore
 			return rep
 		}
+		as := rule.Limits(cl.now, &cl.s.cfg, head)
+		if ok, key, wait := cl.admit(head, as); !ok { // its line is filed; others may go on
+			stoppedBy, rep.Next = key, sooner(rep.Next, wait)
+			by = cl.candidates(w, types, skip)
+			continue
+		}
 		why, wait := cl.token(head, class)
 		switch why {
 		case store.WhyThrottled: // other types may go on
-			throttled = true
+			throttled, skip[head.Type] = true, true
 			rep.Next = sooner(rep.Next, wait)
-			byClass[class] = without(byClass[class], head.Type)
+			by = cl.candidates(w, types, skip)
 			continue
 		case store.WhyRate:
 			rep.Why, rep.Detail, rep.Next = why, w.Queue+"/"+lane.String(), sooner(rep.Next, wait)
@@ -131,37 +142,56 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 		if class.Suspect() {
 			batch, cl.suspect = 1, true
 		}
-		byClass[class] = cl.grant(class, byClass[class], batch)
+		by[class] = cl.grant(class, by[class], batch, as)
 		given[head.Type]++
 		rep.Granted++
 		cl.left[lane]--
+		if q.Fair {
+			cl.s.served(groupKey{w.Queue, lane, head.Group}, q)
+		}
+		if len(as) > 0 || q.Fair {
+			by = cl.candidates(w, types, skip)
+		}
 	}
 	switch {
 	case rep.Granted >= w.Max || cl.left[lane] <= 0:
 	case stopped:
 		rep.Why = store.WhyPaused
-		if until := cl.s.cfg.Queue(w.Queue).PauseUntil; until != 0 {
+		if until := q.PauseUntil; until != 0 {
 			rep.Next = sooner(rep.Next, until.Sub(cl.now.Wall))
 		}
 	case throttled:
 		rep.Why = store.WhyThrottled
+	case stoppedBy != store.LimitKey{}:
+		rep.Why, rep.Detail = store.WhyLimit, stoppedBy.String()
 	default:
+		if k, ok := cl.s.filedFor(w.Queue, w.Lane, types); ok {
+			rep.Why, rep.Detail = store.WhyLimit, k.String()
+			break
+		}
 		rep.Why = store.WhyEmpty
 	}
 	return rep
 }
 
 // candidates are the claimable commands of a want by class, each in order.
-func (cl *claim) candidates(w *store.Want, types map[string]*store.TypeWant) map[store.Class][]*store.Command {
+func (cl *claim) candidates(w *store.Want, types map[string]*store.TypeWant, skip map[string]bool) map[store.Class][]*store.Command {
 	m := map[store.Class][]*store.Command{}
+	closed := cl.s.closedLines()
 	cl.s.live(func(c *store.Command) {
-		if c.Queue == w.Queue && c.Lane() == w.Lane && types[c.Type] != nil && rule.Claimable(cl.now, c) {
+		if c.Queue == w.Queue && c.Lane() == w.Lane && types[c.Type] != nil && !skip[c.Type] && rule.Claimable(cl.now, c) && (len(closed) == 0 || !closed[rule.Line(c)]) {
 			m[rule.Class(c)] = append(m[rule.Class(c)], c)
 		}
 	})
-	order := cl.s.cfg.Queue(w.Queue).Order
+	q := cl.s.cfg.Queue(w.Queue)
+	order := q.Order
 	for _, cs := range m {
 		slices.SortFunc(cs, func(a, b *store.Command) int {
+			if q.Fair {
+				if d := cl.s.start(groupKey{w.Queue, w.Lane, a.Group}) - cl.s.start(groupKey{w.Queue, w.Lane, b.Group}); d != 0 {
+					return cmp.Compare(d, 0)
+				}
+			}
 			if d := rule.Score(order, a) - rule.Score(order, b); d != 0 {
 				return int(max(-1, min(1, d)))
 			}
@@ -219,7 +249,7 @@ func (cl *claim) token(c *store.Command, class store.Class) (store.WhyNot, time.
 }
 
 // grant leases the first of cs, and with it others of its line up to batch; it returns the rest.
-func (cl *claim) grant(class store.Class, cs []*store.Command, batch int) []*store.Command {
+func (cl *claim) grant(class store.Class, cs []*store.Command, batch int, as []rule.Applied) []*store.Command {
 	line := rule.Line(cs[0])
 	g := store.Grant{Lane: cs[0].Lane(), Class: class}
 	var rest []*store.Command
@@ -228,13 +258,14 @@ func (cl *claim) grant(class store.Class, cs []*store.Command, batch int) []*sto
 			rest = append(rest, cs[i:]...)
 			break
 		}
-		if rule.Line(c) != line || len(g.Items) > 0 && cl.bytes < size(c) {
+		if rule.Line(c) != line || len(g.Items) > 0 && (cl.bytes < size(c) || !cl.fits(c, as)) {
 			rest = append(rest, c)
 			continue
 		}
 		cl.s.token++
 		cl.bytes -= size(c)
 		rule.Grant(cl.now, c, store.LeaseName{Token: cl.s.token, Nonce: cl.req.Nonce}, cl.req.Worker, cl.s.cfg.V())
+		cl.taken(c, as, len(g.Items) == 0)
 		g.Items = append(g.Items, c.Clone())
 	}
 	cl.grants = append(cl.grants, g)
@@ -251,8 +282,31 @@ func (s *Store) setThrottle(k typeKey, t rule.Throttle) {
 
 func size(c *store.Command) int { return len(c.Params) + len(c.State) + 256 }
 
-func without(cs []*store.Command, typ string) []*store.Command {
-	return slices.DeleteFunc(slices.Clone(cs), func(c *store.Command) bool { return c.Type == typ })
+// fits reports whether another command of a granted line has room under its limits; rates count invocations and were asked before.
+func (cl *claim) fits(c *store.Command, as []rule.Applied) bool {
+	for i := range as {
+		if as[i].Limit.Rate > 0 || !rule.Waits(c, &as[i]) {
+			continue
+		}
+		if ok, _ := cl.s.room(cl.now, as[i].LimitKey, as[i].Limit, c.Cost); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// filedFor is a key under which a line of the want is filed.
+func (s *Store) filedFor(queue string, lane store.Lane, types map[string]*store.TypeWant) (store.LimitKey, bool) {
+	for _, k := range s.filedKeys() {
+		for _, f := range s.filed[k] {
+			if f.queue == queue && f.lane == lane {
+				if h := s.head(f.line); h != nil && types[h.Type] != nil {
+					return k, true
+				}
+			}
+		}
+	}
+	return store.LimitKey{}, false
 }
 
 // sooner is the smaller of two durations of which 0 means unknown.

@@ -76,6 +76,7 @@ func (s *Store) maintain(now rule.Now) store.MaintainReply {
 			delete(s.throttles, k)
 		}
 	}
+	s.retest(now)
 	rep.Next = s.next(now)
 	return rep
 }
@@ -149,5 +150,10 @@ func (s *Store) next(now rule.Now) time.Duration {
 			at(rule.EndsAt(c), now.Wall)
 		}
 	})
+	for _, fs := range s.filed {
+		for _, f := range fs {
+			at(f.retest, now.Run)
+		}
+	}
 	return d
 }

@@ -242,12 +242,25 @@ func (s *Store) Configure(ctx context.Context, expect uint64, cfg store.Config) 
 	}
 	s.cfg = copyConfig(cfg)
 	s.cfg.Version = expect + 1
+	for _, fs := range s.filed { // what was raised or removed is noticed with the next step
+		for _, f := range fs {
+			if !f.opened {
+				f.retest = 0
+			}
+		}
+	}
+	for k := range s.limitBuckets {
+		if s.limit(s.look(), k) == nil {
+			delete(s.limitBuckets, k)
+		}
+	}
 	s.wake(store.Wake{Kind: store.WakeConfig})
 	return copyConfig(s.cfg), nil
 }
 
 func copyConfig(c store.Config) store.Config {
 	c.Queues = maps.Clone(c.Queues)
+	c.Limits = slices.Clone(c.Limits)
 	return c
 }
 

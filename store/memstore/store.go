@@ -29,8 +29,13 @@ type Store struct {
 	nonces    map[string]string // worker to the nonce of its last claim
 	buckets   map[laneKey]rule.Bucket
 	throttles map[typeKey]rule.Throttle
-	outbox    []outboxEntry
-	watchers  map[*watcher]struct{}
+	// limitBuckets are the rate limits' states, filed the lines that wait by key, oldest first.
+	limitBuckets map[store.LimitKey]rule.Bucket
+	filed        map[store.LimitKey][]*filedLine
+	virtual      map[laneKey]float64
+	lastStart    map[groupKey]float64
+	outbox       []outboxEntry
+	watchers     map[*watcher]struct{}
 }
 
 type laneKey struct {
@@ -61,6 +66,8 @@ var (
 func New() *Store {
 	s := &Store{
 		cmds: map[string]*store.Command{}, workers: map[string]*store.Worker{}, nonces: map[string]string{},
+		limitBuckets: map[store.LimitKey]rule.Bucket{}, filed: map[store.LimitKey][]*filedLine{},
+		virtual: map[laneKey]float64{}, lastStart: map[groupKey]float64{},
 		buckets: map[laneKey]rule.Bucket{}, throttles: map[typeKey]rule.Throttle{}, watchers: map[*watcher]struct{}{},
 	}
 	s.clocks = rule.Start(store.At(time.Now()))
@@ -140,6 +147,7 @@ func (s *Store) change(now rule.Now, c *store.Command, f func(q store.QueueConfi
 }
 
 func (s *Store) follow(now rule.Now, before, c *store.Command) {
+	s.left(now, before.Holds, c)
 	if c.Status.Terminal() {
 		if !before.Status.Terminal() {
 			s.ended(c)

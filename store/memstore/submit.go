@@ -75,8 +75,11 @@ func (s *Store) submitOne(now rule.Now, sub *store.Submission, capped bool) stor
 	if most := s.cfg.Queue(sub.Queue).MaxReady; capped && most > 0 && s.ready(sub.Queue) >= most {
 		return store.SubmitResult{Err: store.ErrQueueFull}
 	}
+	c := rule.New(now, s.seq+1, sub)
+	if a := rule.NeverFits(now, &s.cfg, c); a != nil {
+		return store.SubmitResult{Err: &store.InvalidError{Field: "cost", Detail: fmt.Sprintf("%d can never fit limit %s of %d", c.Cost, a.LimitKey, a.Max)}}
+	}
 	s.seq++
-	c := rule.New(now, s.seq, sub)
 	s.cmds[sub.ID] = c
 	return store.SubmitResult{Created: true, Status: c.Status}
 }

@@ -75,6 +75,7 @@ func retryEnded(now Now, seq uint64, c *store.Command, req *store.ActRequest) er
 	c.Was, c.Status, c.Reason, c.Place, c.Seq = 0, status, "", store.InLine, seq
 	c.Deadline, c.StartBy, c.NotBefore = deadline, 0, 0
 	c.Failures, c.Losses, c.Decodes = 0, 0, 0
+	c.Unknown = false
 	c.Ended, c.PurgeAt, c.Result = 0, 0, nil
 	c.CancelAsked, c.CancelUntil, c.CancelReason, c.CancelEnds = 0, 0, "", ""
 	if status == store.Pending {

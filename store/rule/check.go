@@ -52,6 +52,9 @@ func Check(c *store.Command) []string {
 	if c.Starts < 0 || c.Failures < 0 || c.Losses < 0 || c.Polls < 0 || c.Decodes < 0 {
 		say("has a negative counter: starts %d, failures %d, losses %d, polls %d, decodes %d", c.Starts, c.Failures, c.Losses, c.Polls, c.Decodes)
 	}
+	if v := CheckHolds(c); v != "" {
+		say("%s", v)
+	}
 	if len(c.Events) > store.MaxEvents {
 		say("keeps %d events", len(c.Events))
 	}

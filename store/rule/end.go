@@ -11,7 +11,8 @@ import (
 func end(now Now, c *store.Command, q store.QueueConfig, status store.Status, reason store.Reason) {
 	c.Was, c.Status, c.Reason, c.Place = c.Status, status, reason, store.Nowhere
 	c.Lease, c.LeasedAt, c.LeaseUntil, c.Overdue = store.LeaseName{}, 0, 0, false
-	c.Due, c.Eligible, c.Progress = 0, 0, nil
+	c.Due, c.Eligible, c.Progress, c.Unknown = 0, 0, nil, false
+	leave(c, true)
 	c.Ended = now.Wall
 	event(now, c, store.EventEnded, c.Owner, string(reason))
 	c.Owner = ""

@@ -62,6 +62,7 @@ func Expired(now Now, c *store.Command) bool {
 // Reap ends an expired lease. It is a loss only if the heartbeat of its owner has expired too.
 func Reap(now Now, c *store.Command, ownerLives bool, q store.QueueConfig, v time.Duration) {
 	defer func() { c.Owner = "" }()
+	c.Unknown = true
 	if ownerLives && !mutant.On(mutant.LossThoughOwnerLives) {
 		unlease(c)
 		event(now, c, store.EventClaimLost, c.Owner, "")
@@ -76,6 +77,7 @@ func Reap(now Now, c *store.Command, ownerLives bool, q store.QueueConfig, v tim
 func lose(now Now, c *store.Command, q store.QueueConfig, v time.Duration, text string) {
 	held := now.Lease.Sub(c.LeasedAt)
 	token := c.Lease.Token
+	c.Unknown = true
 	unlease(c)
 	if held > 2*v { // it lived well: the row starts anew
 		c.Losses = 1
@@ -119,6 +121,7 @@ func LossPause(n int, token uint64) time.Duration {
 // unlease takes the lease away; the command is then nowhere until rest or wait puts it back.
 func unlease(c *store.Command) {
 	c.Lease, c.LeasedAt, c.LeaseUntil, c.Overdue, c.Place = store.LeaseName{}, 0, 0, false, store.InLine
+	leave(c, false)
 }
 
 // rest puts a command that has no lease any more back where it was: in line at its old place. One that was to be cancelled or is past its

@@ -16,6 +16,8 @@ func Class(c *store.Command) store.Class {
 		return store.ClassCancel
 	case c.Losses >= 2:
 		return store.ClassSuspect
+	case c.Status == store.Pending && c.Unknown && len(c.Holds) > 0:
+		return store.ClassHolder
 	case c.Status == store.Pending && (c.Failures > 0 || c.Losses > 0):
 		return store.ClassRerun
 	}
@@ -29,6 +31,9 @@ func Line(c *store.Command) string {
 	for _, s := range [...]string{c.Queue, c.Lane().String(), Class(c).String(), c.Type, c.Group, c.BatchKey, strconv.Itoa(max(1, c.Cost))} {
 		b.WriteString(s)
 		b.WriteByte(' ') // no name contains a blank
+	}
+	if c.Losses >= 2 && len(c.Holds) > 0 {
+		b.WriteString("holder ") // a suspect that holds a slot never stands behind one that waits for it
 	}
 	for _, k := range c.Keys {
 		b.WriteString(k.Name + "=" + k.Value + " ")

@@ -60,6 +60,9 @@ func Compare(c *store.Command, s *store.Settlement) store.SettleState {
 // Settle ends the lease of c with a valid settlement whose lease is current.
 func Settle(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig, v time.Duration) {
 	settle(now, c, s, q, v)
+	if c.Status == store.Pending && c.Place != store.Leased && !c.Unknown {
+		leave(c, true)
+	}
 	c.Owner = ""
 }
 
@@ -78,6 +81,7 @@ func settle(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig,
 		if s.Unstarted {
 			c.Starts--
 		} else {
+			c.Unknown = false
 			event(now, c, store.EventGivenBack, owner, s.Error)
 		}
 		if rest(now, c, q); !c.Status.Terminal() {
@@ -86,6 +90,7 @@ func settle(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig,
 		return
 	}
 	c.Losses = 0
+	c.Unknown = false // its handler has answered for all that it started
 	if poll && s.Kind != store.OutcomeCancelled && s.Kind != store.OutcomeCancelRetry {
 		c.Polls++
 	}

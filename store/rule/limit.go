@@ -1,0 +1,153 @@
+package rule
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twolane/twolane/store"
+)
+
+// Retest is how long a filed line waits for its next test, and how long it may let room stand before it goes to the tail.
+const Retest = store.Millis(1000)
+
+// Applied is a limit that applies to a command, with the value that it counts under.
+type Applied struct {
+	store.LimitKey
+	Limit *store.Limit
+	Max   int
+}
+
+// Limits returns the limits that apply to c, in the order in which they are tested: command scope, invocation scope, rates; each by name.
+func Limits(now Now, cfg *store.Config, c *store.Command) []Applied {
+	var as []Applied
+	for i := range cfg.Limits {
+		if a, ok := applies(now, &cfg.Limits[i], c); ok {
+			as = append(as, a)
+		}
+	}
+	slices.SortFunc(as, func(a, b Applied) int {
+		if d := turn(a.Limit) - turn(b.Limit); d != 0 {
+			return d
+		}
+		return strings.Compare(a.Limit.Name, b.Limit.Name)
+	})
+	return as
+}
+
+func turn(l *store.Limit) int {
+	switch {
+	case l.Rate > 0:
+		return 2
+	case l.Scope == store.ScopeCommand:
+		return 0
+	}
+	return 1
+}
+
+func applies(now Now, l *store.Limit, c *store.Command) (Applied, bool) {
+	if len(l.Queues) > 0 && !slices.Contains(l.Queues, c.Queue) || l.Until != 0 && now.Wall >= l.Until {
+		return Applied{}, false
+	}
+	a := Applied{LimitKey: store.LimitKey{Limit: l.Name}, Limit: l}
+	switch l.By {
+	case store.ByQueue:
+		a.Value = c.Queue
+	case store.ByType:
+		a.Value = c.Type
+	case store.ByGroup:
+		a.Value = c.Group
+	case store.ByKey:
+		i := slices.IndexFunc(c.Keys, func(k store.Key) bool { return k.Name == l.Key })
+		if i < 0 {
+			return Applied{}, false
+		}
+		a.Value = c.Keys[i].Value
+	}
+	a.Max = MaxOf(l, a.Value)
+	return a, true
+}
+
+// MaxOf is the Max in force for one value of a limit.
+func MaxOf(l *store.Limit, value string) int {
+	if m, ok := l.Values[value]; ok {
+		return m
+	}
+	return l.Max
+}
+
+// RateOf is the rate in force for one value of a rate limit; closed says that it admits nothing.
+func RateOf(l *store.Limit, value string) (r store.Rate, closed bool) {
+	per := l.Per
+	if per == 0 {
+		per = time.Second
+	}
+	r = store.Rate{Limit: l.Rate / per.Seconds(), Burst: l.Burst}
+	if r.Burst == 0 {
+		r.Burst = max(1, int(l.Rate/10))
+	}
+	m, ok := l.Values[value]
+	return r, ok && m == 0
+}
+
+// NeverFits returns the first limit that could never admit c, or nil.
+func NeverFits(now Now, cfg *store.Config, c *store.Command) *Applied {
+	for _, a := range Limits(now, cfg, c) {
+		if a.Limit.Rate == 0 && !a.Limit.Classify && a.Max > 0 && c.Cost > a.Max {
+			return &a
+		}
+	}
+	return nil
+}
+
+// Waits reports whether c has to wait for room under a: a holder of a command-scope slot never does, nor does what is PROCESSING, nor a
+// cancel visit, and a limit that classifies holds nobody.
+func Waits(c *store.Command, a *Applied) bool {
+	if a.Limit.Classify || Class(c) == store.ClassCancel {
+		return false
+	}
+	return a.Limit.Scope != store.ScopeCommand || c.Status != store.Processing && !holds(c, a.LimitKey)
+}
+
+func holds(c *store.Command, k store.LimitKey) bool {
+	return slices.ContainsFunc(c.Holds, func(h store.Hold) bool { return h.LimitKey == k })
+}
+
+// Join makes a command that was just granted a member of what applies to it. overflow says that a limit that classifies was over its Max.
+// A cancel visit joins nothing: it needs a permit only.
+func Join(c *store.Command, as []Applied, overflow bool) {
+	c.Overflow = overflow
+	if Class(c) == store.ClassCancel {
+		return
+	}
+	for _, a := range as {
+		if a.Limit.Rate == 0 && !holds(c, a.LimitKey) {
+			c.Holds = append(c.Holds, store.Hold{LimitKey: a.LimitKey, Scope: a.Limit.Scope})
+		}
+	}
+	slices.SortFunc(c.Holds, func(a, b store.Hold) int { return strings.Compare(a.Limit, b.Limit) })
+}
+
+// leave drops memberships: those of the invocation always, those of the command too if all is true.
+func leave(c *store.Command, all bool) {
+	c.Overflow = false
+	c.Holds = slices.DeleteFunc(slices.Clone(c.Holds), func(h store.Hold) bool { return all || h.Scope == store.ScopeInvocation })
+	if len(c.Holds) == 0 {
+		c.Holds = nil
+	}
+}
+
+// CheckHolds says what is wrong with the memberships of a record by itself.
+func CheckHolds(c *store.Command) string {
+	for _, h := range c.Holds {
+		switch {
+		case h.Scope == store.ScopeInvocation && c.Place != store.Leased:
+			return "is a member of " + h.String() + " without a lease"
+		case c.Status.Terminal():
+			return "has ended and is a member of " + h.String()
+		case c.Status == store.Pending && c.Place != store.Leased && !c.Unknown:
+			return "is PENDING at rest and a member of " + h.String()
+		}
+	}
+	return ""
+}
