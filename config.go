@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"time"
 
@@ -47,8 +46,7 @@ func (c *Client) Configure(ctx context.Context, change func(*Config) error) (Con
 		if err != nil {
 			return cfg, err
 		}
-		next := cfg
-		next.Queues = maps.Clone(cfg.Queues)
+		next := cfg.Clone()
 		if err := change(&next); err != nil {
 			return cfg, err
 		}

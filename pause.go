@@ -3,6 +3,7 @@ package twolane
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -38,7 +39,7 @@ func (c *Client) setPause(ctx context.Context, queue string, mode PauseMode, unt
 	_, err := c.Configure(ctx, func(cfg *Config) error {
 		q := cfg.Queues[queue]
 		q.Pause, q.PauseUntil = mode, store.At(until)
-		if q == (QueueConfig{}) {
+		if reflect.DeepEqual(q, QueueConfig{}) {
 			delete(cfg.Queues, queue)
 		} else {
 			cfg.Queues[queue] = q

@@ -2,6 +2,8 @@ package store
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,6 +15,22 @@ type Config struct {
 	Visibility time.Duration          // 0 means DefaultV; at least 200 ms
 	Queues     map[string]QueueConfig // queues that are not named have the zero QueueConfig
 	Limits     []Limit                // see Limit; names are distinct
+}
+
+// Clone returns a copy that shares nothing with c.
+func (c *Config) Clone() Config {
+	d := *c
+	d.Queues = maps.Clone(c.Queues)
+	for name, q := range d.Queues {
+		q.Weights = maps.Clone(q.Weights)
+		d.Queues[name] = q
+	}
+	d.Limits = slices.Clone(c.Limits)
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		l.Queues, l.Values = slices.Clone(l.Queues), maps.Clone(l.Values)
+	}
+	return d
 }
 
 // V returns the visibility timeout in force.

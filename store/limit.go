@@ -40,12 +40,23 @@ type Limit struct {
 	Rate  float64
 	Per   time.Duration // 0 means one second
 	Burst int           // 0 means max(1, a tenth of Rate)
-	// Values gives single values another Max (or, for a rate limit, closes them with 0).
+	// Values gives single values another Max; of a rate limit it can only close them, with 0.
 	Values map[string]int
 	// Until ends the limit at that server time, as a gate needs that closes a key for a while; 0 means never.
 	Until Millis
 	// Classify admits what is over Max all the same and marks it as overflow.
 	Classify bool
+}
+
+// At reports whether the limit is in force at server time now.
+func (l *Limit) At(now Millis) bool { return l.Until == 0 || now < l.Until }
+
+// MaxOf is the Max in force for one value.
+func (l *Limit) MaxOf(value string) int {
+	if m, ok := l.Values[value]; ok {
+		return m
+	}
+	return l.Max
 }
 
 // LimitKey names one counted value of a limit.
@@ -68,27 +79,50 @@ type Hold struct {
 type LimitState struct {
 	Key     LimitKey
 	Max     int
-	Members int      // costs summed
-	Holders []string // ids, at most 1000
-	// Filed are the lines that wait under the key, oldest first, at most 100.
+	Members int      // costs summed; over Max after it was lowered, and by those that join without waiting
+	Holders []string // ids in order, at most MaxItems
+	// Filed are the lines that wait under the key, oldest first and those that never fit last, at most 100.
 	Filed []FiledLine
 	Lines int           // how many are filed in all
-	Next  time.Duration // until the next re-test, or the next token of a rate; 0 is unknown
+	Next  time.Duration // until time alone may give room: the next token of a rate, or the end of the limit; 0 is unknown
 }
 
 // FiledLine is one line that waits for a limit.
 type FiledLine struct {
-	Line    string
+	Line    string // rule.Line of its commands
 	Queue   string
+	Lane    Lane
 	Type    string
 	Group   string
-	Waiting int    // commands in it
-	Since   Millis // run clock
-	Passed  int    // how often it let room stand and went to the tail
+	Waiting int    // commands in it, due or not
+	Since   Millis // run clock, when it was filed
+	Passed  int    // how often it let room stand and lost its place since it was last granted
+	Opened  bool   // it may take room now
+	Never   bool   // its cost is over Max: it keeps nobody waiting behind it
+}
+
+// LimitStats are the numbers of one limit over all the values that it counts.
+type LimitStats struct {
+	Name    string
+	Members int // costs summed
+	Lines   int // filed
+	// Values are those with members or filed lines, at most 100.
+	Values []LimitValue
+	// AtLeast says that more values are in use: then the numbers are those of Values.
+	AtLeast bool
+}
+
+// LimitValue are the numbers of one counted value.
+type LimitValue struct {
+	Value               string
+	Max, Members, Lines int
 }
 
 // validLimits names the first contradiction in the limits of a configuration.
 func (c *Config) validLimits() error {
+	if len(c.Limits) > MaxLimits {
+		return &InvalidError{Field: "limits", Detail: fmt.Sprintf("%d are too many, at most %d are allowed", len(c.Limits), MaxLimits)}
+	}
 	names := map[string]bool{}
 	for i := range c.Limits {
 		l := &c.Limits[i]
@@ -109,12 +143,16 @@ func (c *Config) validLimits() error {
 			return bad("scope", "unknown scope %d", l.Scope)
 		case l.Max < 0:
 			return bad("max", "%d is negative", l.Max)
-		case l.Max > MaxLimit:
-			return bad("max", "%d is over %d", l.Max, MaxLimit)
-		case l.Rate < 0 || l.Rate != l.Rate || l.Rate > 1e6:
+		case l.Max > MaxMembers:
+			return bad("max", "%d is over %d", l.Max, MaxMembers)
+		case !(l.Rate >= 0 && l.Rate <= 1e6):
 			return bad("rate", "%v is not between 0 and 1000000", l.Rate)
-		case l.Per < 0 || l.Burst < 0 || l.Burst > 1e6:
-			return bad("burst", "per and burst cannot be negative, burst not over 1000000")
+		case l.Per < 0 || l.Per > 0 && l.Per < time.Millisecond || l.Per > 365*24*time.Hour:
+			return bad("per", "%v is not between 1ms and a year", l.Per)
+		case l.Rate > 0 && !(l.perSecond() >= 1e-8 && l.perSecond() <= 1e6):
+			return bad("rate", "%v per %v is not between one in three years and 1000000 per second", l.Rate, l.Per)
+		case l.Burst < 0 || l.Burst > 1e6:
+			return bad("burst", "%d is not between 0 and 1000000", l.Burst)
 		case l.Rate == 0 && (l.Per != 0 || l.Burst != 0):
 			return bad("rate", "per and burst are set without a rate")
 		case l.Rate > 0 && (l.Max != 0 || l.Scope != ScopeInvocation):
@@ -139,13 +177,56 @@ func (c *Config) validLimits() error {
 			if l.By == ByAll {
 				return bad("values", "need a limit that tells values apart")
 			}
-			if m < 0 || m > MaxLimit {
-				return bad("values."+v, "%d is not between 0 and %d", m, MaxLimit)
+			if m < 0 || m > MaxMembers {
+				return bad("values."+v, "%d is not between 0 and %d", m, MaxMembers)
+			}
+			if l.Rate > 0 && m != 0 {
+				return bad("values."+v, "of a rate limit can only be 0, which closes it")
+			}
+			if v == "" && l.By == ByGroup {
+				continue
+			}
+			if err := ValidName("limits."+l.Name+".values", v); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// MaxLimit is the largest Max of a limit.
-const MaxLimit = 1_000_000_000
+// perSecond is the rate per second.
+func (l *Limit) perSecond() float64 {
+	if l.Per == 0 {
+		return l.Rate
+	}
+	return l.Rate / l.Per.Seconds()
+}
+
+// RateOf is the rate in force for one value of a rate limit; closed says that it admits nothing.
+func (l *Limit) RateOf(value string) (r Rate, closed bool) {
+	r = Rate{Limit: l.perSecond(), Burst: l.Burst}
+	if r.Burst == 0 {
+		r.Burst = max(1, int(l.Rate/10))
+	}
+	m, ok := l.Values[value]
+	return r, ok && m == 0
+}
+
+// Bounds of limits.
+const (
+	MaxMembers = 1_000_000_000 // the largest Max of a limit
+	MaxLimits  = 256           // limits of a namespace
+)
+
+// RefuseLimits is the answer to a configuration with limits or fair turns of a store that keeps none; nil if the configuration has none.
+func (c *Config) RefuseLimits() error {
+	if len(c.Limits) > 0 {
+		return &InvalidError{Field: "limits", Detail: "this store keeps no limits"}
+	}
+	for name, q := range c.Queues {
+		if q.Fair {
+			return &InvalidError{Field: "queues." + name + ".fair", Detail: "this store keeps no fair turns"}
+		}
+	}
+	return nil
+}

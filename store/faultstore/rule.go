@@ -24,6 +24,7 @@ const (
 	Stats     Op = "stats"
 	Config    Op = "config"
 	Configure Op = "configure"
+	Limit     Op = "limit"
 	Outbox    Op = "outbox"
 	Maintain  Op = "maintain"
 	Watch     Op = "watch"
@@ -32,7 +33,7 @@ const (
 )
 
 // Ops lists every operation that a rule without Ops is about: all but Audit and Wake.
-var Ops = []Op{Submit, Claim, Renew, Settle, Cancel, Act, Get, List, Stats, Config, Configure, Outbox, Maintain, Watch}
+var Ops = []Op{Submit, Claim, Renew, Settle, Cancel, Act, Get, List, Stats, Config, Configure, Limit, Outbox, Maintain, Watch}
 
 // Fault is what goes wrong.
 type Fault uint8

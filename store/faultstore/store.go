@@ -84,6 +84,10 @@ func (w *wrapped) Configure(ctx context.Context, expect uint64, cfg store.Config
 	return do(ctx, w.f, Configure, cfg, func() (store.Config, error) { return w.inner.Configure(ctx, expect, cfg) })
 }
 
+func (w *wrapped) Limit(ctx context.Context, key store.LimitKey) (store.LimitState, error) {
+	return do(ctx, w.f, Limit, key, func() (store.LimitState, error) { return w.inner.Limit(ctx, key) })
+}
+
 func (w *wrapped) Outbox(ctx context.Context, req store.OutboxRequest) ([]store.OutboxEntry, error) {
 	return do(ctx, w.f, Outbox, req, func() ([]store.OutboxEntry, error) { return w.inner.Outbox(ctx, req) })
 }

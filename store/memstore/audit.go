@@ -59,22 +59,32 @@ func (s *Store) Audit(ctx context.Context) (store.AuditReport, error) {
 			unique[c.UniqueKey] = id
 		}
 	}
-	now := s.look()
-	for _, k := range s.filedKeys() {
-		l := s.limit(now, k)
-		for _, f := range s.filed[k] {
-			h := s.head(f.line)
-			if h == nil || f.opened || s.stops(now, f) {
-				continue
-			}
-			if ok, _ := s.room(now, k, l, h.Cost); ok && s.clocks.Run-f.retest > rule.Retest {
-				rep.Violations = append(rep.Violations, fmt.Sprintf("%s: line %q stands filed although there is room", k, f.line))
-			}
-			break
-		}
-	}
+	rep.Violations = append(rep.Violations, s.auditFiled()...)
 	for id := range pending {
 		rep.Violations = append(rep.Violations, id+": has an outbox entry but no record that waits for it")
 	}
 	return rep, nil
+}
+
+// auditFiled says what is wrong with the lines that wait for limits, as of the last step that moved the clocks.
+func (s *Store) auditFiled() (bad []string) {
+	now, under := s.clocks.Now(), map[string]store.LimitKey{}
+	for _, k := range s.filedKeys() {
+		fs := s.filed[k]
+		for _, f := range fs.lines {
+			say := func(what string) { bad = append(bad, fmt.Sprintf("%s: line %q %s", k, f.line, what)) }
+			if other, ok := under[f.line]; ok {
+				say("is filed under " + other.String() + " too")
+			}
+			under[f.line] = k
+			room, _ := s.room(now, k, f.like.Cost)
+			switch {
+			case f.retest+rule.Retest < now.Run:
+				say("is not tested again")
+			case room && !f.opened && !f.never && fs.stood != 0 && fs.stood+2*rule.Retest < now.Run && s.claimable(now, f) && !s.pausedLine(now, f):
+				say("stands filed though the key has had room for two seconds")
+			}
+		}
+	}
+	return bad
 }

@@ -3,6 +3,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sort"
 	"time"
@@ -80,12 +81,13 @@ func batchOf(wants []store.Want, c *store.Command) int {
 
 // claim is one claim call under way.
 type claim struct {
-	s      *Store
-	now    rule.Now
-	req    *store.ClaimRequest
-	left   [2]int
-	bytes  int
-	grants []store.Grant
+	s       *Store
+	now     rule.Now
+	req     *store.ClaimRequest
+	left    [2]int
+	bytes   int
+	grants  []store.Grant
+	refused map[string]bool // lines that limits have stopped since the last grant
 	// suspect is set when this call has granted one: no second.
 	suspect bool
 }
@@ -103,8 +105,8 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 	paused := q.Paused(cl.now.Wall)
 	stopped := paused == store.PauseAll || paused == store.PauseIntake && lane == store.Intake
 	skip := map[string]bool{} // types that had all they may have, or are throttled
-	var stoppedBy store.LimitKey
 	throttled := false
+	cl.refused = map[string]bool{}
 	by := cl.candidates(w, types, skip)
 	for rep.Granted < w.Max && cl.left[lane] > 0 {
 		class, ok := cl.next(w, by, stopped, rep.Granted)
@@ -122,8 +124,9 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 			return rep
 		}
 		as := rule.Limits(cl.now, &cl.s.cfg, head)
-		if ok, key, wait := cl.admit(head, as); !ok { // its line is filed; others may go on
-			stoppedBy, rep.Next = key, sooner(rep.Next, wait)
+		if key, stopped, wait := cl.s.stopper(cl.now, head, as); stopped { // its line is filed; others may go on
+			cl.s.file(cl.now, key, head, wait)
+			cl.refused[rule.Line(head)] = true
 			by = cl.candidates(w, types, skip)
 			continue
 		}
@@ -143,6 +146,7 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 			batch, cl.suspect = 1, true
 		}
 		by[class] = cl.grant(class, by[class], batch, as)
+		clear(cl.refused)
 		given[head.Type]++
 		rep.Granted++
 		cl.left[lane]--
@@ -162,14 +166,11 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 		}
 	case throttled:
 		rep.Why = store.WhyThrottled
-	case stoppedBy != store.LimitKey{}:
-		rep.Why, rep.Detail = store.WhyLimit, stoppedBy.String()
 	default:
-		if k, ok := cl.s.filedFor(w.Queue, w.Lane, types); ok {
-			rep.Why, rep.Detail = store.WhyLimit, k.String()
-			break
-		}
 		rep.Why = store.WhyEmpty
+		if k, next, ok := cl.s.filedFor(cl.now, w, types); ok {
+			rep.Why, rep.Detail, rep.Next = store.WhyLimit, k.String(), sooner(rep.Next, next)
+		}
 	}
 	return rep
 }
@@ -178,6 +179,7 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 func (cl *claim) candidates(w *store.Want, types map[string]*store.TypeWant, skip map[string]bool) map[store.Class][]*store.Command {
 	m := map[store.Class][]*store.Command{}
 	closed := cl.s.closedLines()
+	maps.Copy(closed, cl.refused)
 	cl.s.live(func(c *store.Command) {
 		if c.Queue == w.Queue && c.Lane() == w.Lane && types[c.Type] != nil && !skip[c.Type] && rule.Claimable(cl.now, c) && (len(closed) == 0 || !closed[rule.Line(c)]) {
 			m[rule.Class(c)] = append(m[rule.Class(c)], c)
@@ -215,6 +217,8 @@ func (cl *claim) next(w *store.Want, by map[store.Class][]*store.Command, stoppe
 		return 0, false
 	case len(by[store.ClassSuspect]) > 0 && w.Suspect && !cl.suspect:
 		return store.ClassSuspect, true
+	case len(by[store.ClassHolder]) > 0: // what it holds is idle until it runs again
+		return store.ClassHolder, true
 	case len(by[store.ClassRerun]) > 0 && (len(by[store.ClassFirst]) == 0 || rule.PreferRerun(w.Turn+granted)):
 		return store.ClassRerun, true
 	case len(by[store.ClassFirst]) > 0:
@@ -284,29 +288,9 @@ func size(c *store.Command) int { return len(c.Params) + len(c.State) + 256 }
 
 // fits reports whether another command of a granted line has room under its limits; rates count invocations and were asked before.
 func (cl *claim) fits(c *store.Command, as []rule.Applied) bool {
-	for i := range as {
-		if as[i].Limit.Rate > 0 || !rule.Waits(c, &as[i]) {
-			continue
-		}
-		if ok, _ := cl.s.room(cl.now, as[i].LimitKey, as[i].Limit, c.Cost); !ok {
-			return false
-		}
-	}
-	return true
-}
-
-// filedFor is a key under which a line of the want is filed.
-func (s *Store) filedFor(queue string, lane store.Lane, types map[string]*store.TypeWant) (store.LimitKey, bool) {
-	for _, k := range s.filedKeys() {
-		for _, f := range s.filed[k] {
-			if f.queue == queue && f.lane == lane {
-				if h := s.head(f.line); h != nil && types[h.Type] != nil {
-					return k, true
-				}
-			}
-		}
-	}
-	return store.LimitKey{}, false
+	rates := func(a rule.Applied) bool { return a.Limit.Rate > 0 }
+	_, stopped, _ := cl.s.stopper(cl.now, c, slices.DeleteFunc(slices.Clone(as), rates))
+	return !stopped
 }
 
 // sooner is the smaller of two durations of which 0 means unknown.

@@ -11,22 +11,27 @@ import (
 	"github.com/twolane/twolane/store/rule"
 )
 
-// filedLine is a line that waits under the one key that stopped it. Its commands are no candidates until it is opened.
+// filed are the lines that wait under one key, oldest first.
+type filed struct {
+	lines []*filedLine
+	stood store.Millis // run clock since when room stands for the oldest line; 0 if none does
+}
+
+// filedLine is a line that one key has stopped. Its commands are no candidates until it is opened.
 type filedLine struct {
 	line   string
-	queue  string
-	lane   store.Lane
-	since  store.Millis // run clock
-	retest store.Millis // run clock
-	opened bool         // it has the turn
-	passed int          // how often it let room stand
+	like   store.Command // some command of it: all are alike to limits
+	since  store.Millis  // run clock
+	retest store.Millis  // run clock
+	opened bool          // it may take room
+	never  bool          // its cost is over the limit: it has no claim to room
 }
 
 // members sums the costs of the members of a key.
 func (s *Store) members(k store.LimitKey) int {
 	n := 0
 	s.live(func(c *store.Command) {
-		if slices.ContainsFunc(c.Holds, func(h store.Hold) bool { return h.LimitKey == k }) {
+		if rule.Holds(c, k) {
 			n += c.Cost
 		}
 	})
@@ -36,7 +41,7 @@ func (s *Store) members(k store.LimitKey) int {
 // limit is the configured limit of a key, or nil if it is not in force any more.
 func (s *Store) limit(now rule.Now, k store.LimitKey) *store.Limit {
 	for i := range s.cfg.Limits {
-		if l := &s.cfg.Limits[i]; l.Name == k.Limit && (l.Until == 0 || now.Wall < l.Until) {
+		if l := &s.cfg.Limits[i]; l.Name == k.Limit && l.At(now.Wall) {
 			return l
 		}
 	}
@@ -44,7 +49,8 @@ func (s *Store) limit(now rule.Now, k store.LimitKey) *store.Limit {
 }
 
 // room reports whether the key could admit a command of the given cost now, and if not, how long until time alone may change that.
-func (s *Store) room(now rule.Now, k store.LimitKey, l *store.Limit, cost int) (bool, time.Duration) {
+func (s *Store) room(now rule.Now, k store.LimitKey, cost int) (bool, time.Duration) {
+	l := s.limit(now, k)
 	if l == nil || l.Classify {
 		return true, 0
 	}
@@ -53,146 +59,225 @@ func (s *Store) room(now rule.Now, k store.LimitKey, l *store.Limit, cost int) (
 		wait = l.Until.Sub(now.Wall)
 	}
 	if l.Rate > 0 {
-		r, closed := rule.RateOf(l, k.Value)
+		r, closed := l.RateOf(k.Value)
 		if closed {
 			return false, wait
 		}
 		_, got, next := s.limitBuckets[k].Take(r, now.Run, 1)
 		return got > 0, sooner(wait, next)
 	}
-	return s.members(k)+cost <= rule.MaxOf(l, k.Value), wait
+	return s.members(k)+cost <= l.MaxOf(k.Value), wait
 }
 
-// admit says whether c may be granted under its limits, all or none; if not, which key stopped it, and when time alone may change that. It
-// files the line of c under that key.
-func (cl *claim) admit(c *store.Command, as []rule.Applied) (ok bool, stopped store.LimitKey, wait time.Duration) {
+// stopper says which of its limits stops c, if one does, and when time alone may change that. Nothing is taken: all or none.
+func (s *Store) stopper(now rule.Now, c *store.Command, as []rule.Applied) (k store.LimitKey, stopped bool, wait time.Duration) {
 	line := rule.Line(c)
 	for i := range as {
 		a := &as[i]
 		if !rule.Waits(c, a) {
 			continue
 		}
-		room, next := cl.s.room(cl.now, a.LimitKey, a.Limit, c.Cost)
-		filed := cl.s.filed[a.LimitKey]
-		first := len(filed) > 0 && !slices.ContainsFunc(filed, func(f *filedLine) bool { return f.line == line })
-		if !room || first { // room belongs to those that were filed before
-			cl.s.file(cl.now, a.LimitKey, c, line, next)
-			return false, a.LimitKey, next
+		if room, next := s.room(now, a.LimitKey, c.Cost); !room {
+			return a.LimitKey, true, next
+		}
+		if s.behind(now, a.LimitKey, line) {
+			return a.LimitKey, true, 0
 		}
 	}
-	return true, store.LimitKey{}, 0
+	return store.LimitKey{}, false, 0
 }
 
-// file puts a line under the key that stopped it, at the tail unless it stands there already, and takes it from any other.
-func (s *Store) file(now rule.Now, k store.LimitKey, c *store.Command, line string, wait time.Duration) {
+// behind reports whether older lines are filed under the key, to whom its room belongs. Room that was left for a second is anybody's.
+func (s *Store) behind(now rule.Now, k store.LimitKey, line string) bool {
+	f := s.front(now, k)
+	if f == nil || s.filed[k].left(now) {
+		return false
+	}
+	i := slices.IndexFunc(s.filed[k].lines, func(g *filedLine) bool { return g.line == line })
+	return i < 0 || f.line != line && !s.filed[k].lines[i].opened
+}
+
+// front is the line that room of the key belongs to, or nil: the oldest. What has no command to run, or stands in a paused queue, is filed no
+// more; what never fits is passed by.
+func (s *Store) front(now rule.Now, k store.LimitKey) *filedLine {
+	fs := s.filed[k]
+	if fs == nil {
+		return nil
+	}
+	for _, f := range slices.Clone(fs.lines) {
+		switch {
+		case !s.claimable(now, f) || s.pausedLine(now, f):
+			fs.remove(f)
+		case !s.never(now, k, f):
+			return f
+		}
+	}
+	fs.stood = 0
+	if len(fs.lines) == 0 {
+		delete(s.filed, k)
+	}
+	return nil
+}
+
+// left reports whether room has stood for so long that whoever can use it may have it.
+func (fs *filed) left(now rule.Now) bool { return fs.stood != 0 && now.Run-fs.stood >= rule.Retest }
+
+func (fs *filed) remove(f *filedLine) {
+	fs.lines = slices.DeleteFunc(fs.lines, func(g *filedLine) bool { return g == f })
+}
+
+// never notes whether a line could not have room even if nothing held any.
+func (s *Store) never(now rule.Now, k store.LimitKey, f *filedLine) bool {
+	l := s.limit(now, k)
+	f.never = l != nil && l.Rate == 0 && f.like.Cost > l.MaxOf(k.Value)
+	return f.never
+}
+
+func (s *Store) pausedLine(now rule.Now, f *filedLine) bool {
+	p := s.cfg.Queue(f.like.Queue).Paused(now.Wall)
+	return p == store.PauseAll || p == store.PauseIntake && f.like.Lane() == store.Intake
+}
+
+// claimable reports whether a command of the line could run now.
+func (s *Store) claimable(now rule.Now, f *filedLine) bool {
+	for _, c := range s.cmds {
+		if !c.Status.Terminal() && f.has(c) && rule.Claimable(now, c) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether c stands in the line.
+func (f *filedLine) has(c *store.Command) bool {
+	return c.Place == store.InLine && c.Type == f.like.Type && c.Group == f.like.Group && rule.Line(c) == f.line
+}
+
+// file puts the line of c under the key that stopped it: at the tail, or where it stands there already. It leaves every other key.
+func (s *Store) file(now rule.Now, k store.LimitKey, c *store.Command, wait time.Duration) {
+	line := rule.Line(c)
 	s.unfile(now, line, k)
-	retest := now.Run + rule.Retest
-	if wait > 0 {
-		retest = min(retest, now.Run.Add(wait))
+	fs := s.filed[k]
+	if fs == nil {
+		fs = &filed{}
+		s.filed[k] = fs
 	}
-	for _, f := range s.filed[k] {
-		if f.line == line {
-			f.opened, f.retest = false, retest
-			return
-		}
+	i := slices.IndexFunc(fs.lines, func(f *filedLine) bool { return f.line == line })
+	if i < 0 {
+		i = len(fs.lines)
+		fs.lines = append(fs.lines, &filedLine{line: line, like: *c, since: now.Run})
 	}
-	s.filed[k] = append(s.filed[k], &filedLine{line: line, queue: c.Queue, lane: c.Lane(), since: now.Run, retest: retest})
+	f := fs.lines[i]
+	f.opened, f.retest = false, retestAt(now, wait)
+	s.never(now, k, f)
 }
 
-// unfile takes a line from every key but one; whoever stands behind it there gets its turn.
+func retestAt(now rule.Now, wait time.Duration) store.Millis {
+	at := now.Run + rule.Retest
+	if wait > 0 {
+		at = min(at, now.Run.Add(wait))
+	}
+	return at
+}
+
+// unfile opens a line: it is filed under no key but one. Whoever stood behind it has its turn.
 func (s *Store) unfile(now rule.Now, line string, but store.LimitKey) {
 	for _, k := range s.filedKeys() {
 		if k == but {
 			continue
 		}
-		before := len(s.filed[k])
-		s.filed[k] = slices.DeleteFunc(s.filed[k], func(f *filedLine) bool { return f.line == line })
-		if len(s.filed[k]) < before {
-			s.openNext(now, k)
+		fs := s.filed[k]
+		if i := slices.IndexFunc(fs.lines, func(f *filedLine) bool { return f.line == line }); i >= 0 {
+			fs.remove(fs.lines[i])
+			s.hint(now, k)
 		}
 	}
 }
 
-// openNext opens the oldest line filed under a key that has room, a hint on which nothing depends; lines without commands go.
-func (s *Store) openNext(now rule.Now, k store.LimitKey) {
-	l := s.limit(now, k)
-	for len(s.filed[k]) > 0 {
-		i := slices.IndexFunc(s.filed[k], func(f *filedLine) bool { return !f.opened && !s.stops(now, f) })
-		if i < 0 {
-			return
-		}
-		f := s.filed[k][i]
-		head := s.head(f.line)
-		if head == nil {
-			s.filed[k] = slices.Delete(s.filed[k], i, i+1)
-			continue
-		}
-		if ok, _ := s.room(now, k, l, head.Cost); ok {
-			f.opened, f.retest = true, now.Run+rule.Retest
-			s.wake(store.Wake{Kind: store.WakeWork, Queue: f.queue, Lane: f.lane})
-		}
+// hint opens the oldest line filed under a key that has room for it. Nothing depends on it.
+func (s *Store) hint(now rule.Now, k store.LimitKey) {
+	f := s.front(now, k)
+	if f == nil {
 		return
 	}
-	delete(s.filed, k)
+	fs := s.filed[k]
+	if ok, _ := s.room(now, k, f.like.Cost); !ok {
+		fs.stood = 0
+		return
+	}
+	if fs.stood == 0 {
+		fs.stood = now.Run
+	}
+	if !f.opened {
+		s.open(now, f)
+	}
 }
 
-// stops reports whether the queue of a filed line is paused for it: room is not offered to it meanwhile.
-func (s *Store) stops(now rule.Now, f *filedLine) bool {
-	p := s.cfg.Queue(f.queue).Paused(now.Wall)
-	return p == store.PauseAll || p == store.PauseIntake && f.lane == store.Intake
+func (s *Store) open(now rule.Now, f *filedLine) {
+	f.opened, f.retest = true, now.Run+rule.Retest
+	s.wakeLine(f)
 }
 
-// head is some command in line of a line, or nil.
-func (s *Store) head(line string) *store.Command {
-	var head *store.Command
-	s.live(func(c *store.Command) {
-		if c.Place == store.InLine && rule.Line(c) == line && (head == nil || c.Seq < head.Seq) {
-			head = c
-		}
-	})
-	return head
+func (s *Store) wakeLine(f *filedLine) {
+	s.wake(store.Wake{Kind: store.WakeWork, Queue: f.like.Queue, Lane: f.like.Lane()})
 }
 
-// retest goes through the filed lines whose time has come: those of a limit that is gone are opened, one that let room stand goes to the tail, and
-// the oldest is opened if there is room.
+// retest looks again at the filed lines whose time has come.
 func (s *Store) retest(now rule.Now) {
 	for _, k := range s.filedKeys() {
-		l := s.limit(now, k)
-		if l == nil {
-			for _, f := range s.filed[k] {
-				s.wake(store.Wake{Kind: store.WakeWork, Queue: f.queue, Lane: f.lane})
+		for _, f := range slices.Clone(s.filed[k].lines) {
+			if fs := s.filed[k]; fs != nil && now.Run >= f.retest && slices.Contains(fs.lines, f) {
+				s.retestLine(now, k, fs, f)
 			}
-			delete(s.filed, k)
-			continue
 		}
-		var stay, tail []*filedLine
-		due := false
-		for _, f := range s.filed[k] {
-			if now.Run < f.retest {
-				stay = append(stay, f)
-				continue
-			}
-			due = true
-			f.retest = now.Run + rule.Retest
-			if f.opened {
-				f.opened = false
-				f.passed++
-				tail = append(tail, f)
-				continue
-			}
-			stay = append(stay, f)
-		}
-		if s.filed[k] = append(stay, tail...); due {
-			s.openNext(now, k)
+	}
+	for line := range s.passed {
+		if !s.waits(line) {
+			delete(s.passed, line)
 		}
 	}
 }
 
-// closed reports whether a line is filed and has no turn.
+func (s *Store) retestLine(now rule.Now, k store.LimitKey, fs *filed, f *filedLine) {
+	never := f.never
+	room, wait := s.room(now, k, f.like.Cost)
+	switch {
+	case s.limit(now, k) == nil || never && !s.never(now, k, f):
+		fs.remove(f) // what stopped it is gone
+		s.wakeLine(f)
+		s.hint(now, k)
+		return
+	case !room:
+		f.opened, f.retest = false, retestAt(now, wait)
+		s.hint(now, k) // room for the oldest may have gone too
+		return
+	}
+	f.retest = now.Run + rule.Retest
+	s.hint(now, k)
+	switch {
+	case !slices.Contains(fs.lines, f):
+	case f.opened && fs.left(now): // it let room stand: it loses its place, and comes to the tail when it is next refused
+		fs.remove(f)
+		s.passed[f.line]++
+		s.hint(now, k)
+	case f.opened && fs.stood != 0:
+		f.retest = fs.stood + rule.Retest
+	case fs.left(now): // the oldest did not use it: whoever waits may
+		s.open(now, f)
+	}
+}
+
+func (s *Store) waits(line string) bool {
+	found := false
+	s.live(func(c *store.Command) { found = found || c.Place == store.InLine && rule.Line(c) == line })
+	return found
+}
+
+// closedLines are those that are filed and not opened.
 func (s *Store) closedLines() map[string]bool {
 	m := map[string]bool{}
 	for _, fs := range s.filed {
-		for _, f := range fs {
+		for _, f := range fs.lines {
 			if !f.opened {
 				m[f.line] = true
 			}
@@ -211,31 +296,49 @@ func (s *Store) filedKeys() []store.LimitKey {
 func (s *Store) left(now rule.Now, before []store.Hold, c *store.Command) {
 	for _, h := range before {
 		if !slices.Contains(c.Holds, h) {
-			s.openNext(now, h.LimitKey)
+			s.hint(now, h.LimitKey)
 		}
 	}
 }
 
-// taken makes a granted command a member, takes the tokens of its rate limits, and gives its line's place under every key to the next.
+// taken makes a granted command a member of its limits, takes the tokens of its rates, and opens what is left of its line: that queues anew.
 func (cl *claim) taken(c *store.Command, as []rule.Applied, first bool) {
-	over := false
+	s, over := cl.s, false
 	for i := range as {
 		a := &as[i]
-		if a.Limit.Rate > 0 {
-			if first {
-				r, _ := rule.RateOf(a.Limit, a.Value)
-				cl.s.limitBuckets[a.LimitKey], _, _ = cl.s.limitBuckets[a.LimitKey].Take(r, cl.now.Run, 1)
-			}
-			continue
+		if a.Limit.Rate == 0 {
+			over = over || a.Limit.Classify && s.members(a.LimitKey)+c.Cost > a.Max
+		} else if r, closed := a.Limit.RateOf(a.Value); first && !closed {
+			s.limitBuckets[a.LimitKey] = s.limitBuckets[a.LimitKey].Force(r, cl.now.Run)
 		}
-		over = over || a.Limit.Classify && cl.s.members(a.LimitKey)+c.Cost > a.Max
 	}
-	line := rule.Line(c) // a suspect that joins stands in another line from now on
+	line, before := rule.Line(c), slices.Clone(c.Holds) // a suspect that joins stands in another line from now on
 	rule.Join(c, as, over)
-	cl.s.unfile(cl.now, line, store.LimitKey{})
-	for _, a := range as {
-		cl.s.openNext(cl.now, a.LimitKey)
+	delete(s.passed, line)
+	s.unfile(cl.now, line, store.LimitKey{})
+	for i := range as {
+		if fs := s.filed[as[i].LimitKey]; fs != nil && (as[i].Limit.Rate > 0 || rule.Holds(c, as[i].LimitKey)) {
+			fs.stood = 0
+			s.hint(cl.now, as[i].LimitKey)
+		}
 	}
+	s.left(cl.now, before, c)
+}
+
+// filedFor is a key under which a line of the want is filed, and when it is tested next.
+func (s *Store) filedFor(now rule.Now, w *store.Want, types map[string]*store.TypeWant) (key store.LimitKey, next time.Duration, ok bool) {
+	for _, k := range s.filedKeys() {
+		for _, f := range s.filed[k].lines {
+			if f.like.Queue != w.Queue || f.like.Lane() != w.Lane || types[f.like.Type] == nil || !s.claimable(now, f) {
+				continue
+			}
+			if !ok {
+				key, ok = k, true
+			}
+			next = sooner(next, max(time.Millisecond, f.retest.Sub(now.Run)))
+		}
+	}
+	return key, next, ok
 }
 
 // Limit implements [store.Store].
@@ -249,27 +352,56 @@ func (s *Store) Limit(ctx context.Context, k store.LimitKey) (store.LimitState, 
 	if l == nil {
 		return store.LimitState{}, store.ErrNotFound
 	}
-	st := store.LimitState{Key: k, Max: rule.MaxOf(l, k.Value), Members: s.members(k), Lines: len(s.filed[k])}
+	st := store.LimitState{Key: k, Max: l.MaxOf(k.Value), Members: s.members(k)}
 	s.live(func(c *store.Command) {
-		if slices.ContainsFunc(c.Holds, func(h store.Hold) bool { return h.LimitKey == k }) {
+		if rule.Holds(c, k) {
 			st.Holders = append(st.Holders, c.ID)
 		}
 	})
 	slices.Sort(st.Holders)
 	st.Holders = st.Holders[:min(len(st.Holders), store.MaxItems)]
-	for _, f := range s.filed[k] {
-		st.Next = sooner(st.Next, max(time.Millisecond, f.retest.Sub(now.Run)))
-		if len(st.Filed) >= 100 {
-			continue
+	if l.Until != 0 {
+		st.Next = max(time.Millisecond, l.Until.Sub(now.Wall))
+	}
+	if r, closed := l.RateOf(k.Value); l.Rate > 0 && !closed {
+		_, _, next := s.limitBuckets[k].Take(r, now.Run, r.Burst+1)
+		if _, got, _ := s.limitBuckets[k].Take(r, now.Run, 1); got == 0 {
+			st.Next = sooner(st.Next, next)
 		}
-		fl := store.FiledLine{Line: f.line, Queue: f.queue, Since: f.since, Passed: f.passed}
+	}
+	for _, fl := range s.filedLines(k) {
+		st.Lines++
+		if len(st.Filed) < 100 {
+			st.Filed = append(st.Filed, fl)
+		}
+	}
+	return st, nil
+}
+
+// filedLines are the lines with commands filed under a key, those that never fit last.
+func (s *Store) filedLines(k store.LimitKey) []store.FiledLine {
+	var in, never []store.FiledLine
+	fs := s.filed[k]
+	if fs == nil {
+		return nil
+	}
+	for _, f := range fs.lines {
+		fl := store.FiledLine{
+			Line: f.line, Queue: f.like.Queue, Lane: f.like.Lane(), Type: f.like.Type, Group: f.like.Group,
+			Since: f.since, Passed: s.passed[f.line], Opened: f.opened, Never: f.never,
+		}
 		s.live(func(c *store.Command) {
-			if c.Place == store.InLine && rule.Line(c) == f.line {
-				fl.Type, fl.Group = c.Type, c.Group
+			if f.has(c) {
 				fl.Waiting++
 			}
 		})
-		st.Filed = append(st.Filed, fl)
+		switch {
+		case fl.Waiting == 0:
+		case fl.Never:
+			never = append(never, fl)
+		default:
+			in = append(in, fl)
+		}
 	}
-	return st, nil
+	return append(in, never...)
 }

@@ -151,7 +151,7 @@ func (s *Store) next(now rule.Now) time.Duration {
 		}
 	})
 	for _, fs := range s.filed {
-		for _, f := range fs {
+		for _, f := range fs.lines {
 			at(f.retest, now.Run)
 		}
 	}

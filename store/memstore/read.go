@@ -225,7 +225,7 @@ func (s *Store) Config(ctx context.Context) (store.Config, error) {
 		return store.Config{}, err
 	}
 	defer s.mu.Unlock()
-	return copyConfig(s.cfg), nil
+	return s.cfg.Clone(), nil
 }
 
 // Configure implements [store.Store].
@@ -238,30 +238,21 @@ func (s *Store) Configure(ctx context.Context, expect uint64, cfg store.Config) 
 	}
 	defer s.mu.Unlock()
 	if s.cfg.Version != expect {
-		return copyConfig(s.cfg), store.ErrConfigConflict
+		return s.cfg.Clone(), store.ErrConfigConflict
 	}
-	s.cfg = copyConfig(cfg)
+	s.cfg = cfg.Clone()
 	s.cfg.Version = expect + 1
-	for _, fs := range s.filed { // what was raised or removed is noticed with the next step
-		for _, f := range fs {
-			if !f.opened {
-				f.retest = 0
-			}
-		}
+	now := s.look()
+	for _, k := range s.filedKeys() { // what was raised opens now, what was removed with the next re-test
+		s.hint(now, k)
 	}
 	for k := range s.limitBuckets {
-		if s.limit(s.look(), k) == nil {
+		if s.limit(now, k) == nil {
 			delete(s.limitBuckets, k)
 		}
 	}
 	s.wake(store.Wake{Kind: store.WakeConfig})
-	return copyConfig(s.cfg), nil
-}
-
-func copyConfig(c store.Config) store.Config {
-	c.Queues = maps.Clone(c.Queues)
-	c.Limits = slices.Clone(c.Limits)
-	return c
+	return s.cfg.Clone(), nil
 }
 
 // Outbox implements [store.Store].

@@ -31,7 +31,8 @@ type Store struct {
 	throttles map[typeKey]rule.Throttle
 	// limitBuckets are the rate limits' states, filed the lines that wait by key, oldest first.
 	limitBuckets map[store.LimitKey]rule.Bucket
-	filed        map[store.LimitKey][]*filedLine
+	filed        map[store.LimitKey]*filed
+	passed       map[string]int // how often a line let room stand, until it is granted
 	virtual      map[laneKey]float64
 	lastStart    map[groupKey]float64
 	outbox       []outboxEntry
@@ -66,7 +67,7 @@ var (
 func New() *Store {
 	s := &Store{
 		cmds: map[string]*store.Command{}, workers: map[string]*store.Worker{}, nonces: map[string]string{},
-		limitBuckets: map[store.LimitKey]rule.Bucket{}, filed: map[store.LimitKey][]*filedLine{},
+		limitBuckets: map[store.LimitKey]rule.Bucket{}, filed: map[store.LimitKey]*filed{}, passed: map[string]int{},
 		virtual: map[laneKey]float64{}, lastStart: map[groupKey]float64{},
 		buckets: map[laneKey]rule.Bucket{}, throttles: map[typeKey]rule.Throttle{}, watchers: map[*watcher]struct{}{},
 	}

@@ -57,6 +57,9 @@ func (s *Store) Configure(ctx context.Context, expect uint64, cfg store.Config) 
 	if err := cfg.Validate(); err != nil {
 		return store.Config{}, err
 	}
+	if err := cfg.RefuseLimits(); err != nil {
+		return store.Config{}, err
+	}
 	done, err := s.begin(ctx)
 	if err != nil {
 		return store.Config{}, err

@@ -3,12 +3,11 @@ package rule
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/twolane/twolane/store"
 )
 
-// Retest is how long a filed line waits for its next test, and how long it may let room stand before it goes to the tail.
+// Retest is how long a filed line waits for its next test at most, and how long room may stand before whoever waits may take it.
 const Retest = store.Millis(1000)
 
 // Applied is a limit that applies to a command, with the value that it counts under.
@@ -46,7 +45,7 @@ func turn(l *store.Limit) int {
 }
 
 func applies(now Now, l *store.Limit, c *store.Command) (Applied, bool) {
-	if len(l.Queues) > 0 && !slices.Contains(l.Queues, c.Queue) || l.Until != 0 && now.Wall >= l.Until {
+	if len(l.Queues) > 0 && !slices.Contains(l.Queues, c.Queue) || !l.At(now.Wall) {
 		return Applied{}, false
 	}
 	a := Applied{LimitKey: store.LimitKey{Limit: l.Name}, Limit: l}
@@ -64,64 +63,52 @@ func applies(now Now, l *store.Limit, c *store.Command) (Applied, bool) {
 		}
 		a.Value = c.Keys[i].Value
 	}
-	a.Max = MaxOf(l, a.Value)
+	a.Max = l.MaxOf(a.Value)
 	return a, true
 }
 
-// MaxOf is the Max in force for one value of a limit.
-func MaxOf(l *store.Limit, value string) int {
-	if m, ok := l.Values[value]; ok {
-		return m
-	}
-	return l.Max
-}
-
-// RateOf is the rate in force for one value of a rate limit; closed says that it admits nothing.
-func RateOf(l *store.Limit, value string) (r store.Rate, closed bool) {
-	per := l.Per
-	if per == 0 {
-		per = time.Second
-	}
-	r = store.Rate{Limit: l.Rate / per.Seconds(), Burst: l.Burst}
-	if r.Burst == 0 {
-		r.Burst = max(1, int(l.Rate/10))
-	}
-	m, ok := l.Values[value]
-	return r, ok && m == 0
-}
-
-// NeverFits returns the first limit that could never admit c, or nil.
+// NeverFits returns the first lasting limit that could never admit c, or nil. A limit of 0 is closed, which may change.
 func NeverFits(now Now, cfg *store.Config, c *store.Command) *Applied {
 	for _, a := range Limits(now, cfg, c) {
-		if a.Limit.Rate == 0 && !a.Limit.Classify && a.Max > 0 && c.Cost > a.Max {
+		if a.Limit.Rate == 0 && !a.Limit.Classify && a.Limit.Until == 0 && a.Max > 0 && c.Cost > a.Max {
 			return &a
 		}
 	}
 	return nil
 }
 
-// Waits reports whether c has to wait for room under a: a holder of a command-scope slot never does, nor does what is PROCESSING, nor a
-// cancel visit, and a limit that classifies holds nobody.
+// Waits reports whether c has to wait for room under a. What may be active already never waits for a limit of scope command: the
+// PROCESSING, and who holds any such slot. A cancel visit waits for nothing, and a limit that classifies holds nobody.
 func Waits(c *store.Command, a *Applied) bool {
-	if a.Limit.Classify || Class(c) == store.ClassCancel {
+	switch {
+	case a.Limit.Classify || Class(c).Visit():
 		return false
+	case a.Limit.Scope == store.ScopeCommand:
+		return c.Status != store.Processing && !Holder(c)
 	}
-	return a.Limit.Scope != store.ScopeCommand || c.Status != store.Processing && !holds(c, a.LimitKey)
+	return true
 }
 
-func holds(c *store.Command, k store.LimitKey) bool {
+// Holder reports whether c kept a slot of scope command when its worker was lost.
+func Holder(c *store.Command) bool {
+	return c.Unknown && slices.ContainsFunc(c.Holds, func(h store.Hold) bool { return h.Scope == store.ScopeCommand })
+}
+
+// Holds reports whether c is a member of k.
+func Holds(c *store.Command, k store.LimitKey) bool {
 	return slices.ContainsFunc(c.Holds, func(h store.Hold) bool { return h.LimitKey == k })
 }
 
-// Join makes a command that was just granted a member of what applies to it. overflow says that a limit that classifies was over its Max.
-// A cancel visit joins nothing: it needs a permit only.
+// Join makes the memberships of a command that is just being granted those of the limits in force. overflow says that one that
+// classifies was over its Max. A cancel visit joins nothing and leaves nothing: it needs a permit only.
 func Join(c *store.Command, as []Applied, overflow bool) {
 	c.Overflow = overflow
-	if Class(c) == store.ClassCancel {
+	if Class(c).Visit() {
 		return
 	}
+	c.Holds = nil
 	for _, a := range as {
-		if a.Limit.Rate == 0 && !holds(c, a.LimitKey) {
+		if a.Limit.Rate == 0 {
 			c.Holds = append(c.Holds, store.Hold{LimitKey: a.LimitKey, Scope: a.Limit.Scope})
 		}
 	}

@@ -16,7 +16,7 @@ func Class(c *store.Command) store.Class {
 		return store.ClassCancel
 	case c.Losses >= 2:
 		return store.ClassSuspect
-	case c.Status == store.Pending && c.Unknown && len(c.Holds) > 0:
+	case c.Status == store.Pending && Holder(c):
 		return store.ClassHolder
 	case c.Status == store.Pending && (c.Failures > 0 || c.Losses > 0):
 		return store.ClassRerun
@@ -26,14 +26,20 @@ func Class(c *store.Command) store.Class {
 
 // Line names the line that a live command stands in: the commands alike to every limit. Equal strings are one line.
 func Line(c *store.Command) string {
+	return LineName(c, c.Lane(), Class(c), c.Status == store.Pending && c.Losses >= 2 && Holder(c))
+}
+
+// LineName names a line by what its commands have in common: what c was submitted with, lane and class. holder marks the line of
+// PENDING suspects that hold a slot: they never stand behind one that waits for it.
+func LineName(c *store.Command, lane store.Lane, class store.Class, holder bool) string {
 	var b strings.Builder
 	b.Grow(96)
-	for _, s := range [...]string{c.Queue, c.Lane().String(), Class(c).String(), c.Type, c.Group, c.BatchKey, strconv.Itoa(max(1, c.Cost))} {
+	for _, s := range [...]string{c.Queue, lane.String(), class.String(), c.Type, c.Group, c.BatchKey, strconv.Itoa(max(1, c.Cost))} {
 		b.WriteString(s)
 		b.WriteByte(' ') // no name contains a blank
 	}
-	if c.Losses >= 2 && len(c.Holds) > 0 {
-		b.WriteString("holder ") // a suspect that holds a slot never stands behind one that waits for it
+	if holder {
+		b.WriteString("holder ")
 	}
 	for _, k := range c.Keys {
 		b.WriteString(k.Name + "=" + k.Value + " ")

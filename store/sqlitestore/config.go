@@ -24,6 +24,9 @@ func (s *Store) Configure(ctx context.Context, expect uint64, cfg store.Config) 
 	if err := cfg.Validate(); err != nil {
 		return store.Config{}, err
 	}
+	if err := cfg.RefuseLimits(); err != nil {
+		return store.Config{}, err
+	}
 	cfg.Version = expect + 1
 	b, err := json.Marshal(cfg)
 	if err != nil {
