@@ -106,7 +106,7 @@ type LimitStats struct {
 	Name    string
 	Members int // costs summed
 	Lines   int // filed
-	// Values are those with members or filed lines, at most 100.
+	// Values are those with members or filed lines, at most 100, in order.
 	Values []LimitValue
 	// AtLeast says that more values are in use: then the numbers are those of Values.
 	AtLeast bool

@@ -41,6 +41,7 @@ type Stats struct {
 	Groups  map[string]int // live commands of each asked group
 	Lost    int            // ids set aside for want of a readable record
 	Outbox  map[string]int // entries by topic
+	Limits  []LimitStats   // in force, in the order of the configuration
 	Config  uint64         // version
 	Bytes   int64          // that the store occupies; 0 if it does not know
 }

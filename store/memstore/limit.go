@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -339,69 +338,4 @@ func (s *Store) filedFor(now rule.Now, w *store.Want, types map[string]*store.Ty
 		}
 	}
 	return key, next, ok
-}
-
-// Limit implements [store.Store].
-func (s *Store) Limit(ctx context.Context, k store.LimitKey) (store.LimitState, error) {
-	if err := s.begin(ctx); err != nil {
-		return store.LimitState{}, err
-	}
-	defer s.mu.Unlock()
-	now := s.look()
-	l := s.limit(now, k)
-	if l == nil {
-		return store.LimitState{}, store.ErrNotFound
-	}
-	st := store.LimitState{Key: k, Max: l.MaxOf(k.Value), Members: s.members(k)}
-	s.live(func(c *store.Command) {
-		if rule.Holds(c, k) {
-			st.Holders = append(st.Holders, c.ID)
-		}
-	})
-	slices.Sort(st.Holders)
-	st.Holders = st.Holders[:min(len(st.Holders), store.MaxItems)]
-	if l.Until != 0 {
-		st.Next = max(time.Millisecond, l.Until.Sub(now.Wall))
-	}
-	if r, closed := l.RateOf(k.Value); l.Rate > 0 && !closed {
-		_, _, next := s.limitBuckets[k].Take(r, now.Run, r.Burst+1)
-		if _, got, _ := s.limitBuckets[k].Take(r, now.Run, 1); got == 0 {
-			st.Next = sooner(st.Next, next)
-		}
-	}
-	for _, fl := range s.filedLines(k) {
-		st.Lines++
-		if len(st.Filed) < 100 {
-			st.Filed = append(st.Filed, fl)
-		}
-	}
-	return st, nil
-}
-
-// filedLines are the lines with commands filed under a key, those that never fit last.
-func (s *Store) filedLines(k store.LimitKey) []store.FiledLine {
-	var in, never []store.FiledLine
-	fs := s.filed[k]
-	if fs == nil {
-		return nil
-	}
-	for _, f := range fs.lines {
-		fl := store.FiledLine{
-			Line: f.line, Queue: f.like.Queue, Lane: f.like.Lane(), Type: f.like.Type, Group: f.like.Group,
-			Since: f.since, Passed: s.passed[f.line], Opened: f.opened, Never: f.never,
-		}
-		s.live(func(c *store.Command) {
-			if f.has(c) {
-				fl.Waiting++
-			}
-		})
-		switch {
-		case fl.Waiting == 0:
-		case fl.Never:
-			never = append(never, fl)
-		default:
-			in = append(in, fl)
-		}
-	}
-	return append(in, never...)
 }

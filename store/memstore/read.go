@@ -106,6 +106,7 @@ func (s *Store) Stats(ctx context.Context, req store.StatsRequest) (store.Stats,
 			}
 		}
 	}
+	st.Limits = s.limitStats(now)
 	for _, queue := range s.queues(req.Queues) {
 		st.Queues = append(st.Queues, s.queueStats(now, queue, !req.Overview))
 	}

@@ -38,6 +38,9 @@ func (d *duo) agree(rt *rapid.T) {
 				a.LeasedAt -= d.lease
 				a.LeaseUntil -= d.lease
 			}
+			if !d.limits {
+				a.Unknown, b.Unknown = false, false
+			}
 			if pausing(a) && pausing(b) { // its length depends on the number of the lost lease; runSuspects ends it
 				a.Due, b.Due = 0, 0
 			}
