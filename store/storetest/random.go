@@ -22,6 +22,9 @@ const randomBudget = 10 * time.Second
 // clocks of both go together: forward, back and by long outages. Answers may be lost after the step was made; the call is then repeated. A
 // claim may grant less than the model only while it says that there is more; once it does not, both must agree on every command, and after
 // maintenance on lists and numbers too. Choices among equals are the store's: where they would show, both are asked for all there is.
+//
+// If the store keeps limits, other sequences follow in which limits come, change and go; there it is asked after each step whether what it
+// did is allowed, by what a limit is.
 func RunRandom(t *testing.T, h Harness) {
 	budget := randomBudget
 	if s := os.Getenv("TWOLANE_RANDOM"); s != "" {
@@ -60,6 +63,9 @@ func RunRandom(t *testing.T, h Harness) {
 		})
 	}
 	t.Logf("%d sequences in %v", n, time.Since(start).Round(time.Millisecond))
+	if h.Limits {
+		t.Run("limits", func(t *testing.T) { randomLimits(t, h, budget) })
+	}
 }
 
 // duo is the store under test beside the model.
