@@ -128,7 +128,7 @@ func (fs *filed) remove(f *filedLine) {
 // never notes whether a line could not have room even if nothing held any.
 func (s *Store) never(now rule.Now, k store.LimitKey, f *filedLine) bool {
 	l := s.limit(now, k)
-	f.never = l != nil && l.Rate == 0 && f.like.Cost > l.MaxOf(k.Value)
+	f.never = l != nil && rule.Never(l, k.Value, f.like.Cost)
 	return f.never
 }
 

@@ -67,10 +67,15 @@ func applies(now Now, l *store.Limit, c *store.Command) (Applied, bool) {
 	return a, true
 }
 
+// Never reports whether a value of a limit, as it is, could not admit a command of that cost even without members.
+func Never(l *store.Limit, value string, cost int) bool {
+	return l.Rate == 0 && !l.Classify && cost > l.MaxOf(value)
+}
+
 // NeverFits returns the first lasting limit that could never admit c, or nil. A limit of 0 is closed, which may change.
 func NeverFits(now Now, cfg *store.Config, c *store.Command) *Applied {
 	for _, a := range Limits(now, cfg, c) {
-		if a.Limit.Rate == 0 && !a.Limit.Classify && a.Limit.Until == 0 && a.Max > 0 && c.Cost > a.Max {
+		if a.Limit.Until == 0 && a.Max > 0 && Never(a.Limit, a.Value, c.Cost) {
 			return &a
 		}
 	}

@@ -92,6 +92,17 @@ var limitChangeCases = []kase{
 		f.settle(c, store.OutcomeProcessing)
 		f.members("l", "g", 0)
 	}},
+	{"classify_later", "a limit that comes to classify, or to be a rate, holds nobody back any more, not even what never fitted", func(f *fixture) {
+		for i, l := range []store.Limit{{Name: "l", Max: 2, Classify: true}, {Name: "l", Rate: 100}} {
+			f.limits(store.Limit{Name: "l", Max: 3})
+			f.submit(sub(fmt.Sprint("a", i), costing(3)))
+			f.limits(store.Limit{Name: "l", Max: 2})
+			f.check(len(f.claim("w1", store.Intake, 5)) == 0, "a cost of 3 under a limit of 2")
+			f.limits(l)
+			f.Pass(time.Second)
+			f.settle(f.claim1("w1", store.Intake, fmt.Sprint("a", i)), store.OutcomeDone)
+		}
+	}},
 	{"F029_validated", "a limit that contradicts itself cannot be stored: the error names the field, nothing changes, and what was in force stays", func(f *fixture) {
 		f.limits(store.Limit{Name: "good", Max: 1})
 		for field, l := range map[string]store.Limit{
