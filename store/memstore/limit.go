@@ -241,7 +241,7 @@ func (s *Store) retestLine(now rule.Now, k store.LimitKey, fs *filed, f *filedLi
 	never := f.never
 	room, wait := s.room(now, k, f.like.Cost)
 	switch {
-	case s.limit(now, k) == nil || never && !s.never(now, k, f):
+	case !rule.WaitsFor(now, &s.cfg, &f.like, k) || never && !s.never(now, k, f):
 		fs.remove(f) // what stopped it is gone
 		s.wakeLine(f)
 		s.hint(now, k)

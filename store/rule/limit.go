@@ -94,6 +94,16 @@ func Waits(c *store.Command, a *Applied) bool {
 	return true
 }
 
+// WaitsFor reports whether the limits in force still let c wait for room under k.
+func WaitsFor(now Now, cfg *store.Config, c *store.Command, k store.LimitKey) bool {
+	for _, a := range Limits(now, cfg, c) {
+		if a.LimitKey == k && Waits(c, &a) {
+			return true
+		}
+	}
+	return false
+}
+
 // Holder reports whether c kept a slot of scope command when its worker was lost.
 func Holder(c *store.Command) bool {
 	return c.Unknown && slices.ContainsFunc(c.Holds, func(h store.Hold) bool { return h.Scope == store.ScopeCommand })

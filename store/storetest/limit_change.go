@@ -92,6 +92,21 @@ var limitChangeCases = []kase{
 		f.settle(c, store.OutcomeProcessing)
 		f.members("l", "g", 0)
 	}},
+	{"not_about_it", "what waits for a limit that comes to be about others, or in a scope in which it need not wait, waits no more", func(f *fixture) {
+		f.limits(store.Limit{Name: "l", Max: 3})
+		f.settle(f.start("p"), store.OutcomeProcessing)
+		f.submit(sub("a"))
+		f.limits(store.Limit{Name: "l", Max: 0})
+		f.Pass(time.Second)
+		f.check(len(f.claimBoth("w1", 5)) == 0, "closed and yet claimed")
+		f.limits(store.Limit{Name: "l", Max: 0, Scope: store.ScopeCommand})
+		f.Pass(time.Second)
+		f.settle(f.claim1("w1", store.Repoll, "p"), store.OutcomeDone)
+		f.check(len(f.claimBoth("w1", 5)) == 0, "closed and yet claimed")
+		f.limits(store.Limit{Name: "l", By: store.ByKey, Key: "k"})
+		f.Pass(time.Second)
+		f.claim1("w1", store.Intake, "a")
+	}},
 	{"classify_later", "a limit that comes to classify, or to be a rate, holds nobody back any more, not even what never fitted", func(f *fixture) {
 		for i, l := range []store.Limit{{Name: "l", Max: 2, Classify: true}, {Name: "l", Rate: 100}} {
 			f.limits(store.Limit{Name: "l", Max: 3})
