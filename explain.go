@@ -20,6 +20,7 @@ const (
 	WaitNoWorker  Wait = "no_worker"       // a worker that serves its queue and can run its type in its lane
 	WaitPermits   Wait = "permits"         // a permit: all that there are are taken
 	WaitRate      Wait = "rate"            // a token of the queue's rate
+	WaitLimit     Wait = "limit"           // room under a limit, or a token of a rate limit
 	WaitTurn      Wait = "turn"            // nothing but the next claim, and those before it
 	WaitCancel    Wait = "cancel_visit"    // a worker that calls its Cancel hook
 	WaitHandler   Wait = "handler"         // its handler, which runs
@@ -51,6 +52,8 @@ type Explanation struct {
 	Ahead         int
 	AheadAtLeast  bool
 	Permits, Free int
+	// Limit is what stops it, if a limit does.
+	Limit *LimitWait
 }
 
 // Explain says why a command stands where it stands. It makes a few bounded calls.
@@ -82,6 +85,9 @@ func (c *Client) explain(ctx context.Context, id string) (Explanation, error) {
 	x.Command, x.AsOf = c.command(r, stats.Run.Sub(stats.AsOf)), stats.AsOf.Time()
 	if x.inTurn() {
 		if err := c.countAhead(ctx, &x); err != nil {
+			return Explanation{}, err
+		}
+		if err := c.findLimit(ctx, &cfg, &x); err != nil {
 			return Explanation{}, err
 		}
 	}

@@ -10,11 +10,11 @@ import (
 )
 
 // obstacle is why eligible work of a lane does not start: the first that holds, in the order in which a claim meets them. WaitTurn is none.
-func obstacle(pause PauseMode, lane Lane, worker bool, free int, rate Rate) Wait {
-	return obstacles(pause, lane, worker, free, rate)[0]
+func obstacle(pause PauseMode, lane Lane, worker bool, free int, limit bool, rate Rate) Wait {
+	return obstacles(pause, lane, worker, free, limit, rate)[0]
 }
 
-func obstacles(pause PauseMode, lane Lane, worker bool, free int, rate Rate) []Wait {
+func obstacles(pause PauseMode, lane Lane, worker bool, free int, limit bool, rate Rate) []Wait {
 	var all []Wait
 	if pause == PauseAll || pause == PauseIntake && lane == Intake {
 		all = append(all, WaitPaused)
@@ -22,6 +22,8 @@ func obstacles(pause PauseMode, lane Lane, worker bool, free int, rate Rate) []W
 	switch {
 	case !worker:
 		all = append(all, WaitNoWorker)
+	case limit:
+		all = append(all, WaitLimit)
 	case free == 0:
 		all = append(all, WaitPermits)
 	case rate.Limit > 0:
@@ -195,12 +197,15 @@ func (x *explainer) waitsForTurn() {
 	if x.Wait == WaitPaused && x.q.PauseUntil != 0 {
 		x.Until = x.q.PauseUntil.Time()
 	}
+	if x.Wait == WaitLimit && x.Limit.Next > 0 {
+		x.Until = x.AsOf.Add(x.Limit.Next)
+	}
 	x.say("It could run, but %s.", x.blame(x.Wait))
 	for _, w := range x.Also {
 		x.say("Besides, %s.", x.blame(w))
 	}
 	switch {
-	case x.Wait == WaitNoWorker || x.Wait == WaitPaused:
+	case x.Wait == WaitNoWorker || x.Wait == WaitPaused || x.Wait == WaitLimit:
 	case x.AheadAtLeast:
 		x.say("At least %d others of the %s lane go before it.", x.Ahead, x.r.Lane())
 	case x.Ahead == 1:
@@ -221,7 +226,7 @@ func (x *explainer) obstacles() []Wait {
 	}
 	all, free, some := permits(x.s.Workers, x.r.Queue, lane, []string{x.r.Type})
 	x.Permits, x.Free = all, free
-	return obstacles(pause, lane, some, free, rate)
+	return obstacles(pause, lane, some, free, x.Limit != nil, rate)
 }
 
 // blame says what an obstacle is, to go after "but" or "then".
@@ -237,6 +242,8 @@ func (x *explainer) blame(w Wait) string {
 		return fmt.Sprintf("no live worker serves queue %s and can run type %s in the %s lane", x.r.Queue, x.r.Type, lane)
 	case WaitPermits:
 		return fmt.Sprintf("all %d %s permits of the workers that can run it are taken", x.Permits, lane)
+	case WaitLimit:
+		return x.Limit.String()
 	case WaitRate:
 		rate := x.q.Rates[lane]
 		return fmt.Sprintf("the rate of queue %s lets %v start in a second in the %s lane", x.r.Queue, rate.Limit, lane)

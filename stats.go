@@ -17,8 +17,12 @@ type Stats struct {
 	Lost    int            // ids set aside for want of a readable record
 	Outbox  map[string]int // entries that wait, by topic
 	Bytes   int64          // that the store occupies; 0 if it does not know
+	Limits  []LimitStats   // in force
 	Config  uint64         // version of the configuration
 }
+
+// LimitStats are the numbers of one limit over the values that it counts.
+type LimitStats = store.LimitStats
 
 // QueueStats are the numbers of one queue.
 type QueueStats struct {
@@ -51,7 +55,7 @@ type LaneStats struct {
 	Permits, Free int
 	// Unclaimable commands are of types that no live worker can run in this lane.
 	Unclaimable int
-	// Waits is why the eligible commands wait: [WaitPaused], [WaitNoWorker], [WaitPermits], [WaitRate] or [WaitTurn]; empty if there are none.
+	// Waits is why the eligible commands wait: [WaitPaused], [WaitNoWorker], [WaitLimit], [WaitPermits], [WaitRate] or [WaitTurn]; empty if there are none.
 	Waits Wait
 	// Starved is true when the oldest eligible command has waited for two seconds, twice the pace at which workers look by themselves.
 	Starved bool
@@ -128,7 +132,7 @@ func (c *Client) stats(ctx context.Context, req store.StatsRequest) (s store.Sta
 
 // assemble turns the store's numbers into what users see.
 func assemble(s store.Stats, cfg *Config) Stats {
-	st := Stats{AsOf: s.AsOf.Time(), Lost: s.Lost, Outbox: s.Outbox, Bytes: s.Bytes, Config: s.Config}
+	st := Stats{AsOf: s.AsOf.Time(), Lost: s.Lost, Outbox: s.Outbox, Bytes: s.Bytes, Limits: s.Limits, Config: s.Config}
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		st.Workers = append(st.Workers, WorkerStats{ID: w.ID, Name: w.Name, Host: w.Host, Version: w.Version, PID: w.PID, Started: w.Started.Time(),
@@ -178,7 +182,7 @@ func laneStats(s *store.Stats, q *store.QueueStats, lane Lane, rate Rate) LaneSt
 	all, free, some := permits(s.Workers, q.Queue, lane, types)
 	d.Permits, d.Free = all, free
 	if d.Eligible > 0 {
-		d.Waits = obstacle(q.Pause, lane, claimable || len(types) == 0 && some, d.Free, rate)
+		d.Waits = obstacle(q.Pause, lane, claimable || len(types) == 0 && some, d.Free, l.Filed > 0, rate)
 		d.Starved = d.Oldest >= starvedAfter
 		d.Overloaded = lane == Repoll && d.Waits == WaitTurn && d.Oldest > overloadedAfter
 	}

@@ -104,6 +104,8 @@ type FiledLine struct {
 // LimitStats are the numbers of one limit over all the values that it counts.
 type LimitStats struct {
 	Name    string
+	Max     int // of values that have none of their own; 0 of a rate
+	Rate    bool
 	Members int // costs summed
 	Lines   int // filed
 	// Values are those with members or filed lines, at most 100, in order.

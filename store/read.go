@@ -71,6 +71,8 @@ type LaneStats struct {
 	// AtLeast says that Eligible is a lower bound, since counting all would not have been bounded.
 	AtLeast bool
 	Overdue int // leases whose handler ignores the end of its time
+	// Filed is how many lines wait for a limit; more than 100 may be told as 100.
+	Filed int
 	// Rate is the rate in force, and Token how long until its next token; 0 if one is there, or there is no rate.
 	Rate  Rate
 	Token time.Duration

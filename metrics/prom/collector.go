@@ -75,12 +75,15 @@ var (
 	descLost     = desc("lost_records", "Ids set aside for want of a readable record.")
 	descOutbox   = desc("outbox_entries", "Ends that wait in the outbox for their delivery.")
 	descBytes    = desc("store_size_bytes", "What the store occupies; absent if it does not know.")
+	descMembers  = desc("limit_members", "Members of a limit, costs summed over the values that it counts.", "limit")
+	descMax      = desc("limit_max", "What a limit admits of each value that has none of its own; absent for a rate.", "limit")
+	descFiled    = desc("limit_filed_lines", "Lines of commands that wait for a limit.", "limit")
 	descAge      = desc("stats_age_seconds", "Age of these numbers. If the store does not answer, only this one goes on.")
 	descErrors   = desc("stats_errors_total", "Times that the store did not give its numbers.")
 )
 
 var descs = []*prometheus.Desc{descCommands, descEligible, descOldest, descStarved, descLate, descExpired, descOverdue, descNobody, descPaused,
-	descWorkers, descAlive, descLost, descOutbox, descBytes, descAge, descErrors}
+	descWorkers, descAlive, descLost, descOutbox, descBytes, descMembers, descMax, descFiled, descAge, descErrors}
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
@@ -137,6 +140,13 @@ func (s sink) all(st *twolane.Stats, maxQueues int) {
 	for _, q := range bound(st.Queues, maxQueues) {
 		s.queue(&q, st.Workers)
 	}
+	for i := range st.Limits {
+		l := &st.Limits[i]
+		if s.gauge(descFiled, float64(l.Lines), l.Name); !l.Rate {
+			s.gauge(descMembers, float64(l.Members), l.Name)
+			s.gauge(descMax, float64(l.Max), l.Name)
+		}
+	}
 	s.gauge(descAlive, float64(len(st.Workers)))
 	s.gauge(descLost, float64(st.Lost))
 	entries := 0
@@ -150,7 +160,7 @@ func (s sink) all(st *twolane.Stats, maxQueues int) {
 }
 
 // reasons are the values of label reason.
-var reasons = []twolane.Wait{twolane.WaitPaused, twolane.WaitNoWorker, twolane.WaitPermits, twolane.WaitRate, twolane.WaitTurn}
+var reasons = []twolane.Wait{twolane.WaitPaused, twolane.WaitNoWorker, twolane.WaitLimit, twolane.WaitPermits, twolane.WaitRate, twolane.WaitTurn}
 
 func (s sink) queue(q *twolane.QueueStats, workers []twolane.WorkerStats) {
 	in, re := &q.Lanes[twolane.Intake], &q.Lanes[twolane.Repoll]

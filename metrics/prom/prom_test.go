@@ -112,7 +112,7 @@ func TestLint(t *testing.T) {
 			}
 			for _, l := range f.GetMetric()[0].GetLabel() {
 				switch l.GetName() {
-				case "queue", "lane", "type", "state", "reason", "outcome", "call":
+				case "queue", "lane", "type", "state", "reason", "outcome", "call", "limit":
 				default:
 					t.Errorf("%s has label %s", f.GetName(), l.GetName())
 				}
@@ -255,4 +255,33 @@ func TestNamesThatAreTaken(t *testing.T) {
 	if _, err := prom.New(reg); err == nil {
 		t.Fatal("a metric of somebody else is taken over")
 	}
+}
+
+func TestLimits(t *testing.T) {
+	bubble(t, func(t *testing.T, c *twolane.Client, st *counting, reg *prometheus.Registry) {
+		for _, l := range []twolane.Limit{{Name: "vms", Max: 3}, {Name: "api", Rate: 5}} {
+			if err := c.SetLimit(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		submit(t, c, twolane.Submission{Type: "a", Cost: 2})
+		submit(t, c, twolane.Submission{Type: "b", Cost: 2})
+		for _, typ := range []string{"a", "b"} {
+			req := store.ClaimRequest{Worker: "w", Nonce: "nonce0000" + typ, Free: [2]int{1, 0}, Wants: []store.Want{{Queue: "default", Max: 1, Types: []store.TypeWant{{Type: typ}}}}}
+			if _, err := st.Claim(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := gather(t, reg)
+		for name, want := range map[string]float64{
+			"twolane_limit_members{vms}": 2, "twolane_limit_max{vms}": 3, "twolane_limit_filed_lines{vms}": 1, "twolane_limit_filed_lines{api}": 0,
+		} {
+			if v, ok := got[name]; !ok || v != want {
+				t.Errorf("%s is %v (%v), not %v", name, v, ok, want)
+			}
+		}
+		if _, ok := got["twolane_limit_max{api}"]; ok {
+			t.Error("a rate has a max")
+		}
+	})
 }

@@ -108,7 +108,7 @@ func (s *Store) limitStats(now rule.Now) []store.LimitStats {
 				at(k).Lines += n
 			}
 		}
-		st := store.LimitStats{Name: l.Name}
+		st := store.LimitStats{Name: l.Name, Max: l.Max, Rate: l.Rate > 0}
 		for _, v := range slices.Sorted(maps.Keys(values)) {
 			if len(st.Values) == maxValues {
 				st.AtLeast = true
@@ -121,4 +121,17 @@ func (s *Store) limitStats(now rule.Now) []store.LimitStats {
 		all = append(all, st)
 	}
 	return all
+}
+
+// filedIn counts the lines of a queue and lane that wait for a limit.
+func (s *Store) filedIn(queue string, lane store.Lane) int {
+	n := 0
+	for _, k := range s.filedKeys() {
+		for _, l := range s.filedLines(k) {
+			if l.Queue == queue && l.Lane == lane {
+				n++
+			}
+		}
+	}
+	return min(n, maxFiled)
 }

@@ -195,6 +195,7 @@ func (s *Store) queueStats(now rule.Now, queue string, withTypes bool) store.Que
 	for l := range store.Lanes {
 		r := s.cfg.Queue(queue).Rates[l]
 		qs.Lanes[l].Rate = r
+		qs.Lanes[l].Filed = s.filedIn(queue, store.Lane(l))
 		_, _, qs.Lanes[l].Token = s.buckets[laneKey{queue, store.Lane(l)}].Take(r, now.Run, 1)
 	}
 	if withTypes {
