@@ -90,7 +90,6 @@ func inGroup(g string) func(*store.Submission)   { return func(s *store.Submissi
 func inQueue(q string) func(*store.Submission)   { return func(s *store.Submission) { s.Queue = q } }
 func ofType(t string) func(*store.Submission)    { return func(s *store.Submission) { s.Type = t } }
 func costing(c int) func(*store.Submission)      { return func(s *store.Submission) { s.Cost = c } }
-func failing(n int) func(*store.Submission)      { return func(s *store.Submission) { s.MaxFailures = n } }
 func unstarted(s *store.Settlement)              { s.Unstarted = true }
 func decode(s *store.Settlement)                 { s.Decode = true }
 func observed(r float64) func(*store.Settlement) { return func(s *store.Settlement) { s.Observed = r } }
