@@ -171,7 +171,7 @@ var limitChangeCases = []kase{
 		f.ok(err)
 		f.same(want, got)
 	}},
-	{"survives", "limits, members and what waits survive a restart", func(f *fixture) {
+	{"F112_survives", "limits, members and what waits survive a restart", func(f *fixture) {
 		f.limits(store.Limit{Name: "l", Max: 2, Scope: store.ScopeCommand})
 		f.submit(many("a", 5)...)
 		cs := f.claim("w1", store.Intake, 5)

@@ -90,7 +90,7 @@ var limitFaultCases = []kase{
 			f.finish()
 		}
 	}},
-	{"F104_longer_than_any_window", "long requests under a limit of two: exactly two at a time, for as long as they run and are renewed", func(f *fixture) {
+	{"F104_F109_longer_than_any_window", "long requests under a limit of two: exactly two at a time, for as long as they run and are renewed", func(f *fixture) {
 		f.limits(store.Limit{Name: "l", Max: 2})
 		f.submit(many("a", 10)...)
 		done := 0
