@@ -40,7 +40,7 @@ func (a *audit) checkIDs(ctx context.Context, ids []string) error {
 		return err
 	}
 	for len(ids) > 0 {
-		part := ids[:min(len(ids), 100)]
+		part := ids[:min(len(ids), 50)]
 		ids = ids[len(part):]
 		p, err := a.eval(ctx, append([]string{"ids"}, part...)...)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // settleItems bounds one script call, follow-ups included.
-const settleItems = 250
+const settleItems = 200
 
 // Flags of an option string, see script/settle.lua.
 const (

@@ -16,7 +16,7 @@ import (
 
 // Bounds of one script call, so that none takes more than a few milliseconds of the server.
 const (
-	submitItems = 250
+	submitItems = 200
 	submitBytes = 4 << 20
 )
 

@@ -9,18 +9,18 @@
 --       line, score in it, score in its finished list, holder of its unique key, whether there are blobs p, s, e, r}, definitions}
 --       at, key, id pairs: the score or value of each id in each key, 'nil' if it is not there
 --       lines, lines: for each: {open key, score there, head's score}
---       sums: {meta (flat), for each counter hash its name and content}
+--       sums, keys of numbers: {meta, numbers of each}, flat
 -- include: base lib
 local err = begin(false, true)
 if err then return err end
 local what = ARGV[1]
 if what == 'scan' then
-  local r = call('SCAN', ARGV[2], 'MATCH', P .. '*', 'COUNT', 1000)
+  local r = call('SCAN', ARGV[2], 'MATCH', P .. '*', 'COUNT', 500)
   return {r[1], r[2]}
 elseif what == 'members' then
   local key, typ, cur = P .. ARGV[2], ARGV[3], ARGV[4]
   local cmd = typ == 'zset' and 'ZSCAN' or typ == 'hash' and 'HSCAN' or 'SSCAN'
-  local r = call(cmd, key, cur, 'COUNT', 500)
+  local r = call(cmd, key, cur, 'COUNT', 200)
   if typ == 'set' then return {r[1], r[2], {}} end
   local a, b = {}, {}
   for i = 1, #r[2], 2 do a[#a + 1], b[#b + 1] = r[2][i], r[2][i + 1] end

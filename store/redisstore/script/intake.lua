@@ -25,6 +25,18 @@ local function submit(a, capped, atomic)
     end
   end
   local known = n > 0 and call('MGET', unpack(ks)) or {}
+  local keys, keyat, held = {}, {}, {}
+  for i = 1, n do
+    local f0, f1 = byte(rests[i], 1, 2)
+    if band(f1, 2) ~= 0 then -- a unique key, or a topic
+      local p = 30
+      if band(f0, 4) ~= 0 then p = p + 18 end
+      if f1 % 2 == 1 then p = p + 20 end
+      local u = sunpack('<Bc0', rests[i], p)
+      if u ~= '' then keys[#keys + 1], keyat[i] = u, #keys + 1 end
+    end
+  end
+  if #keys > 0 then held = call('HMGET', P .. 'u', unpack(keys)) end
   local code, say, fresh, refused = {}, {}, {}, false
   local here, uniq, room = {}, {}, {}
   for i = 1, n do
@@ -48,22 +60,16 @@ local function submit(a, capped, atomic)
       end
       if rec then code[i] = (sub(rec, 37, 44) == sub(r, 22, 29) and 'K' or 'X') .. fmt('%d', st) end
     end
-    local u = ''
-    if not code[i] and band(byte(r, 2), 2) ~= 0 then -- a unique key, or a topic
-      local p = 30
-      if band(byte(r, 1), 4) ~= 0 then p = p + 18 end
-      if band(byte(r, 2), 1) ~= 0 then p = p + 20 end
-      u = sunpack('<Bc0', r, p)
-      if u ~= '' then
-        local h, st = uniq[u], 1
-        if not h then
-          h, st = lib().holder(u, id)
-          lib().flush()
-        end
-        if h then
-          code[i] = 'U' .. fmt('%d', st)
-          say[#say + 1] = h
-        end
+    local u = keyat[i] and keys[keyat[i]]
+    if u and not code[i] then
+      local h, st = uniq[u], 1
+      if not h and held[keyat[i]] then
+        h, st = lib().holder(u, id)
+        lib().flush()
+      end
+      if h then
+        code[i] = 'U' .. fmt('%d', st)
+        say[#say + 1] = h
       end
     end
     if not code[i] and capped then
@@ -79,7 +85,7 @@ local function submit(a, capped, atomic)
       refused = refused or k ~= 75
     else
       code[i], here[id] = 'C1', r
-      if u ~= '' then uniq[u] = id end
+      if u then uniq[u] = id end
       fresh[#fresh + 1] = i
     end
   end

@@ -1,5 +1,5 @@
--- maintenance.lua: bounded maintenance of the whole namespace: at most 100 items of each kind, and 250 in all.
-local LEFT = 250
+-- maintenance.lua: bounded maintenance of the whole namespace: at most 100 items of each kind, and 150 in all.
+local LEFT = 150
 -- dueof is some members of a sorted set with a score of at most t; if there are more, the answer says so.
 local function dueof(key, t)
   local most = min(BOUND, LEFT)

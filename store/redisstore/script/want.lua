@@ -2,7 +2,7 @@
 -- picked out of the lines and into the leases. It answers: granted, why no more, when that may change in ms.
 local worker, nonce, bytes = ARGV[1], ARGV[2], tonumber(ARGV[5])
 local free = {i = tonumber(ARGV[3]), k = tonumber(ARGV[4])}
-local MOST = 500         -- commands that one call hands out
+local MOST = 300         -- commands that one call hands out
 local T0 = false         -- the token before the first of this call
 local throttles          -- whether some rate is throttled
 local items = 0          -- commands handed out so far
