@@ -27,6 +27,8 @@ const (
 	txTime = 10 * time.Millisecond
 	// bulkTime bounds what a single bulk call does in one step.
 	bulkTime = 8 * time.Millisecond
+	// maxYields is how often a transaction that has fewer calls than those before gives way to callers that may be about to call.
+	maxYields = 2
 )
 
 var errAbandoned = errors.New("no caller waits any more")
@@ -63,6 +65,7 @@ type writer struct {
 	full     bool // commits flush to the disk now
 	synced   bool // PRAGMA synchronous says so
 	numbers  numbers
+	crowd    int // calls that came together lately
 	steps    int // of maintenance
 	checkAt  int // frames of the log at which it is copied next
 	wakes    []store.Wake
@@ -193,7 +196,6 @@ func (w *writer) loop() {
 			if w.foreign && w.s.watch.any() && time.Since(w.looked) > pollEvery {
 				w.lookAbroad()
 			}
-			runtime.Gosched() // those who were answered may come again at once: one flush for all
 		}
 	}
 }
@@ -223,8 +225,13 @@ func (w *writer) group() {
 	var ops []*op
 	start := time.Now()
 	most := bulk
-	for {
+	for yields := 0; ; {
 		o, r := w.pop(most, durable)
+		if o == nil && yields < maxYields && len(ops) < w.crowd {
+			yields++
+			runtime.Gosched() // those who were answered last may come again: one flush for all
+			continue
+		}
 		if o == nil {
 			break
 		}
@@ -240,6 +247,7 @@ func (w *writer) group() {
 			break
 		}
 	}
+	w.crowd = max(len(ops), w.crowd*7/8)
 	if err := w.st.flush(); err != nil {
 		w.isolate(ops, durable)
 		return
