@@ -73,6 +73,10 @@ func (s *stream) peek() (*reading, error) {
 func (s *stream) clear(rd *reading) error {
 	r := rd.rows[0]
 	rd.rows = rd.rows[1:]
+	err := r.fill(s.w, valError, valEvents)
+	if err = s.w.readable(&r, err); err != nil || r == nil {
+		return err
+	}
 	if rule.VisitOver(s.now, r.c) {
 		return s.w.change(s.now, r, func(q store.QueueConfig) { rule.EndVisit(s.now, r.c, q) })
 	}
@@ -92,7 +96,7 @@ func (s *stream) best() (*reading, error) {
 			return nil, err
 		}
 		if len(rd.rows) == 0 {
-			s.w.st.next(rd.l, rd.came, false, 0)
+			s.empty(rd)
 			s.lines = slices.Delete(s.lines, i, i+1)
 			i--
 			continue
@@ -117,7 +121,7 @@ func (s *stream) best() (*reading, error) {
 			return nil, err
 		}
 		if len(rd.rows) == 0 { // its only command could not be read
-			s.w.st.next(rd.l, rd.came, false, 0)
+			s.empty(rd)
 			continue
 		}
 		s.lines = append(s.lines, rd)
@@ -125,6 +129,16 @@ func (s *stream) best() (*reading, error) {
 			best = rd
 		}
 	}
+}
+
+// empty notes that all rows that were read of a line are gone.
+func (s *stream) empty(rd *reading) {
+	if rd.over {
+		s.w.st.next(rd.l, rd.came, false, 0)
+		return
+	}
+	rd.l.stale = true
+	s.w.st.touchLine(rd.l)
 }
 
 // look reads further heads of open lines.
@@ -212,8 +226,8 @@ func (s *stream) close() {
 		switch {
 		case len(rd.rows) > 0:
 			s.w.st.next(rd.l, rd.came, true, rd.rows[0].cols.score)
-		case rd.over:
-			s.w.st.next(rd.l, rd.came, false, 0)
+		default:
+			s.empty(rd)
 		}
 	}
 }
