@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -24,14 +25,17 @@ func (r *reader) q(sql string) stmt { return r.c.Must(sql) }
 
 // read calls f with a snapshot of the store.
 func (s *Store) read(ctx context.Context, f func(r *reader) error) error {
-	s.calls.Add(1)
-	defer s.calls.Done()
-	if s.closed.Load() {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.isClosed() {
 		return store.ErrClosed
 	}
 	var r *reader
 	select {
-	case r = <-s.readers:
+	case r = <-s.readers: // Close waits for it
+	case <-s.closing:
+		return store.ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -42,9 +46,15 @@ func (s *Store) read(ctx context.Context, f func(r *reader) error) error {
 			return err
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	err := r.look(f)
+	if _, broken := errors.AsType[*lite.Error](err); broken { // the next one begins with a new connection
+		err = errors.Join(err, r.c.Close())
+		r = nil
 	}
+	return err
+}
+
+func (r *reader) look(f func(r *reader) error) error {
 	if err := r.q("BEGIN").Run(); err != nil {
 		return err
 	}
@@ -52,10 +62,7 @@ func (s *Store) read(ctx context.Context, f func(r *reader) error) error {
 	if err == nil {
 		err = f(r)
 	}
-	if e := r.q("ROLLBACK").Run(); err == nil {
-		err = e
-	}
-	return err
+	return errors.Join(err, r.q("ROLLBACK").Run())
 }
 
 func (s *Store) openReader() (*reader, error) {

@@ -58,11 +58,10 @@ type Store struct {
 	lock *fileLock
 
 	w       *writer
-	readers chan *reader // tokens: nil is a reader that is not open yet
-	closed  atomic.Bool
+	readers chan *reader  // tokens: nil is a reader that is not open yet
+	closing chan struct{} // closed when Close begins
 	done    chan struct{} // closed when the writer has ended
 	stop    sync.Once
-	calls   sync.WaitGroup // reads under way
 
 	clock atomic.Pointer[timepiece] // as of the last transaction of this process
 	watch watchers
@@ -91,7 +90,7 @@ func Open(ctx context.Context, path string, opt *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, done: make(chan struct{}), readers: make(chan *reader, maxReaders)}
+	s := &Store{path: path, closing: make(chan struct{}), done: make(chan struct{}), readers: make(chan *reader, maxReaders)}
 	if opt != nil {
 		s.opt = *opt
 	}
@@ -152,10 +151,9 @@ func (s *Store) Path() string { return s.path }
 func (s *Store) Close() error {
 	var err error
 	s.stop.Do(func() {
-		s.closed.Store(true)
+		close(s.closing)
 		s.w.close()
 		<-s.done
-		s.calls.Wait()
 		s.watch.close()
 		for range maxReaders {
 			if r := <-s.readers; r != nil {
@@ -166,6 +164,15 @@ func (s *Store) Close() error {
 	})
 	<-s.done
 	return err
+}
+
+func (s *Store) isClosed() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
 }
 
 // SetClock implements [store.Clocker]. The clock stays fixed for every process until it is given back.
@@ -185,7 +192,7 @@ func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 	if err := ctx.Err(); err != nil {
 		return store.Description{}, err
 	}
-	if s.closed.Load() {
+	if s.isClosed() {
 		return store.Description{}, store.ErrClosed
 	}
 	d := store.Description{Kind: "sqlite", Version: lite.Version(), Durability: "acknowledged submits and settles survive power loss (synchronous=FULL, group commit)"}

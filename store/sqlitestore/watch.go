@@ -41,7 +41,7 @@ func (s *Store) Watch(ctx context.Context) (store.Watcher, error) {
 	m := &s.watch
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed || s.closed.Load() {
+	if m.closed || s.isClosed() {
 		return nil, store.ErrClosed
 	}
 	w := &watcher{of: m, ch: make(chan store.Wake, 64), ids: map[string]bool{}, groups: map[string]bool{}}
