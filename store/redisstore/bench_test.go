@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -47,6 +48,22 @@ func (m *meter) info() (cpu, memory float64) {
 		return v
 	}
 	return (num("used_cpu_user") + num("used_cpu_sys")) * 1e6, num("used_memory")
+}
+
+// scripts is how many scripts the server has run.
+func (m *meter) scripts() float64 {
+	m.b.Helper()
+	f, err := m.srv.Info(context.Background(), "commandstats")
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(f["cmdstat_evalsha"], "calls=")
+	n, _, _ := strings.Cut(rest, ",")
+	v, err := strconv.ParseFloat(n, 64)
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	return v
 }
 
 func clientCPU(b *testing.B) float64 {
@@ -189,6 +206,7 @@ func BenchmarkSubmitSingle(b *testing.B) {
 	}
 	wg.Wait()
 	m.stop(len(subs), false)
+	b.ReportMetric(float64(len(subs))/m.scripts(), "cmd/script")
 }
 
 func benchProcess(b *testing.B, q store.QueueConfig, change func(i int, s *store.Submission)) {

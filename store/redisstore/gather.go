@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -85,6 +86,12 @@ func (g *gather[T, R]) nextLocked() {
 	close(g.queue[0].turn)
 }
 
+func (g *gather[T, R]) waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.queue)
+}
+
 // leave takes a call whose context has ended out of the queue or its batch.
 func (g *gather[T, R]) leave(c *gathered[T, R]) {
 	g.mu.Lock()
@@ -149,8 +156,14 @@ func (g *gather[T, R]) lead(ctx context.Context, c *gathered[T, R]) {
 			at += len(q.items)
 			close(q.done)
 		}
-		g.nextLocked()
 		g.mu.Unlock()
+		// Those who got their answer often come again at once: they shall find the queue, not an idle gather that the first of them would
+		// have for itself.
+		for waiting := -1; g.waiting() > waiting; {
+			waiting = g.waiting()
+			runtime.Gosched()
+		}
+		g.next()
 	}
 	if ctx.Done() == nil {
 		run()
