@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/redis/rueidis"
@@ -56,7 +57,7 @@ func (s *Store) encodeSettlement(it *store.Settlement) settlement {
 		e.flags |= settleAgain
 	}
 	if e.invalid != nil {
-		e.opt = string([]byte{0, e.flags, 0})
+		e.opt = packOption(0, e.flags, 0, &store.Settlement{})
 		return e
 	}
 	blob := it.Result
@@ -85,16 +86,18 @@ func (s *Store) encodeSettlement(it *store.Settlement) settlement {
 		e.err = it.Error
 	}
 	s.encodeFollowUps(&e, it)
-	opt := make([]byte, 3, 28)
-	if it.Kind != store.OutcomeDone || e.flags&settleError != 0 {
-		opt = appendFloat(opt, float64(ceilMillis(it.Delay)))
-		opt = appendFloat(opt, float64(it.Grid.Milliseconds()))
-		opt = appendFloat(opt, it.Observed)
-		opt = append(opt, byte(cutText(it.Error)))
-	}
-	opt[0], opt[1], opt[2] = kind, e.flags, reason
-	e.opt = stringOf(opt)
+	e.opt = packOption(kind, e.flags, reason, it)
 	return e
+}
+
+// packOption packs what many settlements have in common.
+func packOption(kind, flags, reason byte, it *store.Settlement) string {
+	b := make([]byte, 3, 28)
+	b[0], b[1], b[2] = kind, flags, reason
+	b = appendFloat(b, float64(ceilMillis(it.Delay)))
+	b = appendFloat(b, float64(it.Grid.Milliseconds()))
+	b = appendFloat(b, it.Observed)
+	return stringOf(append(b, byte(cutText(it.Error))))
 }
 
 // encodeFollowUps packs the children of a Done. Their validity was checked with the settlement.
@@ -162,11 +165,27 @@ func (s *Store) settleBatch(ctx context.Context, items []settlement) ([]store.Se
 	if len(items) == 0 {
 		return nil, nil
 	}
-	args := make([]string, 1, 1+4*len(items))
-	args[0] = itoa(int64(len(items)))
+	args := make([]string, 3, 8+3*len(items))
+	args[0], args[1] = itoa(int64(len(items))), "0"
+	which := make([]byte, len(items))
+	ids := make(map[string]struct{}, len(items))
+	for i := range items {
+		n := slices.Index(args[3:], items[i].opt) // there are few, mostly one
+		if n < 0 {
+			n = len(args) - 3
+			args = append(args, items[i].opt)
+		}
+		which[i] = byte(n + 1) // settleItems is less than 255
+		ids[items[i].id] = struct{}{}
+	}
+	if len(ids) < len(items) {
+		args[1] = "1"
+	}
+	args[2] = itoa(int64(len(args) - 3))
+	args = append(args, stringOf(which))
 	for i := range items {
 		it := &items[i]
-		args = append(args, it.id, it.name, it.opt)
+		args = append(args, it.id, it.name)
 		if it.flags&settleError != 0 && it.invalid == nil {
 			args = append(args, it.err)
 		}

@@ -94,7 +94,7 @@ local function open(cl)
         break
       end
       k = k + 1
-      ls[k] = {line = r[j], open = key, t = t, s = s, off = 0, i = 1, n = 0, more = true, whole = true, out = {}, cl = cl}
+      ls[k] = {line = r[j], open = key, t = t, s = s, off = 0, i = 1, n = 0, more = true, whole = true, taken = 0, cl = cl}
     end
   end
   if #w.types > 1 then
@@ -103,6 +103,13 @@ local function open(cl)
     for i = 1, floor(k / 2) do ls[i], ls[k + 1 - i] = ls[k + 1 - i], ls[i] end
   end
   return prefill(ls)
+end
+
+-- gap notes that what is taken from L is not its beginning any more; from now on out lists what is taken.
+local function gap(L)
+  if not L.whole then return end
+  L.whole = false
+  L.out = L.taken > 0 and call('ZRANGE', P .. 'l|' .. L.line, 0, L.taken - 1) or {}
 end
 
 -- lose sets aside the command at which L stands.
@@ -130,7 +137,7 @@ local function head(L, several)
         late = ok and (dl ~= 0 and wall >= dl or sb ~= 0 and starts == 0 and wall >= sb)
       end
       if good and not late then return true end
-      L.whole = false
+      gap(L)
       if good then w.why = 5 else lose(L) end -- its time is over and maintenance has not come to it; or it cannot be read
       L.i = L.i + 1
     end
@@ -182,11 +189,11 @@ local function closelines()
   for i = 1, #w.lines do
     local L = w.lines[i]
     local key, next = P .. 'l|' .. L.line, nil
-    if w.lane == 'i' and L.whole and not L.more and L.i > L.n and #L.out == L.off then
+    if w.lane == 'i' and L.whole and not L.more and L.i > L.n and L.taken == L.off then
       empty[#empty + 1] = key
     else
-      if #L.out > 0 then
-        if L.whole then call('ZREMRANGEBYRANK', key, 0, #L.out - 1) else call('ZREM', key, unpack(L.out)) end
+      if L.taken > 0 then
+        if L.whole then call('ZREMRANGEBYRANK', key, 0, L.taken - 1) else call('ZREM', key, unpack(L.out)) end
       end
       next = L.whole and L.i <= L.n and L.sc[L.i] or call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
     end

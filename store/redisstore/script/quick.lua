@@ -113,10 +113,10 @@ local function quickdone(id, name, cur, r, blob)
 end
 
 -- quickpoll parks a PROCESSING command again: one with no times, no cancel, no error, no failure or loss.
-local function quickpoll(id, name, cur, r, opt, f, blob)
+local function quickpoll(id, name, cur, r, opt, blob)
   local v, st, pl, _, _, _, _, _, _, _, _, _, _, _, _, f0, f1, f2 = byte(r, 1, 18)
   if f0 ~= 3 and f0 ~= 131 or v ~= 1 or st ~= 2 or pl ~= 1 or band(f1, 118) ~= 0 or f2 ~= 0 and f2 ~= 16 or #r < 72 or blob and #blob > 512 then return nil end
-  if (f0 == 131) ~= (band(f, 2) ~= 0) or f % 2 == 1 and not blob then return nil end
+  if (f0 == 131) ~= opt.hook or opt.setstate and not blob then return nil end
   local o = owner(name, cur)
   if not o then return nil end
   local _, _, starts, polls, fail, loss, dec = sunpack('<I6I6I4I4I4I2B', r, 45)
@@ -124,11 +124,10 @@ local function quickpoll(id, name, cur, r, opt, f, blob)
   local d = quickdef(sub(r, 21, 36))
   if not d then return nil end
   local p = 73 + byte(r, 72) -- behind the settled lease
-  local delay, grid = sunpack('<dd', opt, 4)
-  local due = run + max(delay, 100)
+  local due, grid = run + max(opt.delay, 100), opt.grid
   if grid > 1 then due = floor((due + grid - 1) / grid) * grid end
   local opts, state, rest, flags = '', '', '', nil
-  if f % 2 == 1 then -- the state is the first blob: no metadata
+  if opt.setstate then -- the state is the first blob: no metadata
     if f1 % 2 == 1 then
       opts = sub(r, p, p + 19)
       p = p + 20

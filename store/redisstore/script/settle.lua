@@ -1,25 +1,40 @@
 #!lua flags=allow-oom
 -- settle.lua: ends leases, each with an outcome, if the whole lease name is current.
 -- KEYS  the guard pair
--- ARGV  number of items; for each: id, lease name, options (kind, flags, reason; then, unless it is a plain done: delay, grid, observed, length
---       of the event's text; kind 0 only compares), then what the flags name: 32 error, 64 blob, 128 follow-ups (as intake.lua says, after
---       the index of what comes behind them). flags: 1 set state, 2 has hook, 4 decode, 8 unstarted, 16 again
+-- ARGV  number of items, whether an id comes twice (0, 1), number of different options, the options (kind, flags, reason, delay, grid, observed,
+--       length of the event's text; kind 0 only compares), which of them each item has (one byte each, from 1); for each item: id, lease name,
+--       then what the flags name: 32 error, 64 blob, 128 follow-ups (as intake.lua says, after the index of what comes behind them).
+--       flags: 1 set state, 2 has hook, 4 decode, 8 unstarted, 16 again
 -- reply {three bytes for each item: state, status, reason (state 9: the item is invalid), follow-up answers}
 -- include: base rate lib intake quick
 local err = begin(false)
 if err then return err end
-local n, a = tonumber(ARGV[1]), 2
-local ids, names, opts, kinds, flags, at, ks = {}, {}, {}, {}, {}, {}, {}
+local n, twice, a = tonumber(ARGV[1]), ARGV[2] == '1', 4 + tonumber(ARGV[3])
+local O = {}
+for i = 4, a - 1 do
+  local o, f = {}, nil
+  o.kind, o.flags, o.reason, o.delay, o.grid, o.observed, o.cut = sunpack('<BBBdddB', ARGV[i])
+  f = o.flags
+  o.setstate, o.hook, o.decode, o.unstarted, o.again = f % 2 == 1, band(f, 2) ~= 0, band(f, 4) ~= 0, band(f, 8) ~= 0, band(f, 16) ~= 0
+  o.err, o.blob, o.follow = band(f, 32) ~= 0, band(f, 64) ~= 0, f >= 128
+  o.more = f >= 32
+  -- what may go a short way: see quick.lua
+  o.done = o.kind == 1 and (f == 0 or f == 64)
+  o.poll = o.kind == 3 and band(f, 172) == 0
+  O[i - 3] = o
+end
+local which = ARGV[a]
+a = a + 1
+local ids, names, ks, opt, at = {}, {}, {}, {}, {}
 for i = 1, n do
-  local id, opt = ARGV[a], ARGV[a + 2]
-  local kind, f = byte(opt, 1, 2)
-  ids[i], names[i], opts[i], kinds[i], flags[i], ks[i] = id, ARGV[a + 1], opt, kind, f, P .. 'c|' .. id
-  a = a + 3
-  at[i] = a
-  if f >= 32 then
-    if band(f, 32) ~= 0 then a = a + 1 end
-    if band(f, 64) ~= 0 then a = a + 1 end
-    if f >= 128 then a = tonumber(ARGV[a]) end
+  local id, o = ARGV[a], O[byte(which, i)]
+  ids[i], names[i], ks[i], opt[i] = id, ARGV[a + 1], P .. 'c|' .. id, o
+  a = a + 2
+  if o.more then
+    at[i] = a
+    if o.err then a = a + 1 end
+    if o.blob then a = a + 1 end
+    if o.follow then a = tonumber(ARGV[a]) end
   end
 end
 local t, rec = call('HMGET', P .. 'T', unpack(ids)), call('MGET', unpack(ks))
@@ -27,23 +42,21 @@ local out, follows, seen = {}, {}, {}
 local H
 quickdefs(rec)
 
--- options are those of one item as the rules want them.
-local function options(i)
-  local f, opt, p = flags[i], opts[i], at[i]
-  local s = {kind = kinds[i], reason = byte(opt, 3), delay = 0, grid = 0, text = '',
-    setstate = f % 2 == 1, hook = band(f, 2) ~= 0, decode = band(f, 4) ~= 0, unstarted = band(f, 8) ~= 0}
-  local cut
-  if #opt > 3 then s.delay, s.grid, s.observed, cut = sunpack('<dddB', opt, 4) end
-  if band(f, 32) ~= 0 then
+-- settlement is one item as the rules want it.
+local function settlement(i)
+  local o, p = opt[i], at[i]
+  local s = {kind = o.kind, reason = o.reason, delay = o.delay, grid = o.grid, observed = o.observed, setstate = o.setstate, hook = o.hook,
+    decode = o.decode, unstarted = o.unstarted, text = ''}
+  if o.err then
     s.err = ARGV[p]
-    s.text = sub(s.err, 1, cut)
+    s.text = sub(s.err, 1, o.cut)
     p = p + 1
   end
-  if band(f, 64) ~= 0 then
+  if o.blob then
     s.blob = ARGV[p]
     p = p + 1
   end
-  if f >= 128 then s.follow = p + 1 end
+  if o.follow then s.follow = p + 1 end
   return s
 end
 
@@ -58,10 +71,10 @@ local function slow(i, cur, r, again)
   end
   local c = H.load(id, r, cur)
   local mine = cur and sub(cur, 1, m) == name .. ' '
-  if c and c.leased and mine and kinds[i] == 0 then
+  if c and c.leased and mine and opt[i].kind == 0 then
     out[i] = string.char(9, c.st, 0)
   elseif c and c.leased and mine then
-    local s, q = options(i), qcfg(c.d.q)
+    local s, q = settlement(i), qcfg(c.d.q)
     if s.kind == 6 then
       local f = c.d.q .. '|' .. (c.st == 1 and 'i' or 'k') .. '|' .. c.d.ty
       call('HSET', P .. 'th', f, packthrottle(throttled(throttle(call('HGET', P .. 'th', f)), s.observed, q.rate[c.st])))
@@ -82,26 +95,24 @@ local function slow(i, cur, r, again)
     if c then st, reason = c.st, c.reason end
     if c and name ~= '' and c.last == name then
       state = 2
-    elseif band(flags[i], 16) ~= 0 then
+    elseif opt[i].again then
       state = 4
     end
     out[i] = string.char(state, st, reason)
     if mine and not c then H.setaside(id) end
-    if flags[i] >= 128 then follows[#follows + 1] = {'', {}} end
+    if opt[i].follow then follows[#follows + 1] = {'', {}} end
   end
 end
 
 for i = 1, n do
-  local id, cur, r = ids[i], t[i], rec[i]
-  local again = seen[id]
-  seen[id] = true
-  local done
+  local id, cur, r, o = ids[i], t[i], rec[i], opt[i]
+  local again, done = false, nil
+  if twice then again, seen[id] = seen[id], true end
   if cur and r and not again then
-    local kind, f = kinds[i], flags[i]
-    if kind == 1 and (f == 0 or f == 64) then
-      done = quickdone(id, names[i], cur, r, f == 64 and ARGV[at[i]])
-    elseif kind == 3 and band(f, 172) == 0 then
-      done = quickpoll(id, names[i], cur, r, opts[i], f, f >= 64 and ARGV[at[i]])
+    if o.done then
+      done = quickdone(id, names[i], cur, r, o.blob and ARGV[at[i]])
+    elseif o.poll then
+      done = quickpoll(id, names[i], cur, r, o, o.blob and ARGV[at[i]])
     end
   end
   if done then out[i] = done else slow(i, cur, r, again) end

@@ -6,6 +6,7 @@ local MOST = 300         -- commands that one call hands out
 local T0 = false         -- the token before the first of this call
 local throttles          -- whether some rate is throttled
 local items = 0          -- commands handed out so far
+local DIGITS = '00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899'
 local suspected = false  -- one suspect for each call
 local PLAIN = {}         -- the first byte of flags of records that need no second look
 for _, f in ipairs({0, 1, 2, 3, 128, 129, 130, 131}) do PLAIN[f] = true end
@@ -55,12 +56,10 @@ local function plain(L)
       gids[g], grecs[g] = ids[i], s
       i, k = i + 1, k + 1
     end
-    local o, a = #L.out, #w.out
-    for j = from, i - 1 do
-      o, a = o + 1, a + 1
-      L.out[o], w.out[a] = ids[j], ids[j]
+    L.i, L.taken = i, L.taken + i - from
+    if not L.whole then
+      for j = from, i - 1 do L.out[#L.out + 1] = ids[j] end
     end
-    L.i = i
     if i <= to then break end -- the slow way goes on with this one
   end
   if k > 0 then
@@ -83,8 +82,8 @@ local function grant(L, ls)
     if k > 0 and (bytes < z or items >= MOST) then break end
     local id, f0 = L.ids[L.i], byte(s, 16)
     bytes, k, items = bytes - z, k + 1, items + 1
-    L.i = L.i + 1
-    L.out[#L.out + 1], w.out[#w.out + 1] = id, id
+    L.i, L.taken = L.i + 1, L.taken + 1
+    if not L.whole then L.out[#L.out + 1] = id end
     local g = #gids + 1
     gids[g], grecs[g] = id, s
     if band(f0, 12) ~= 0 then
@@ -132,16 +131,21 @@ end
 
 -- lease moves what was picked into the leases.
 local function leaseall()
-  local out, n = w.out, P .. 'n|' .. w.q
-  if #out == 0 then return end
-  local T = call('HINCRBY', KEYS[1], 'tok', #out) - #out
+  local n, first, m = P .. 'n|' .. w.q, w.first, #gids - w.first + 1
+  if m == 0 then return end
+  local T = call('HINCRBY', KEYS[1], 'tok', m) - m
   T0 = T0 or T
   local tail = '.' .. nonce .. ' ' .. worker .. ' ' .. fmt('%d', lease)
-  local zl, th, til = {}, {}, fmt('%d', lease + ceil(vns / 1e6))
-  for i = 1, #out do
-    local j = i * 2
-    zl[j - 1], zl[j] = til, out[i]
-    th[j - 1], th[j] = out[i], fmt('%d', T + i) .. tail
+  local zl, th, til, high, hundreds = {}, {}, fmt('%d', lease + ceil(vns / 1e6)), '', -1
+  for i = 1, m do
+    local j, id, k = i * 2, gids[first + i - 1], (T + i) % 100
+    local h = (T + i - k) / 100 -- a number is dear to format: all but the last two digits are the same for a hundred of them
+    if h ~= hundreds then
+      hundreds, high = h, h > 0 and fmt('%d', h) or ''
+    end
+    local name = h > 0 and high .. sub(DIGITS, 2 * k + 1, 2 * k + 2) or fmt('%d', k)
+    zl[j - 1], zl[j] = til, id
+    th[j - 1], th[j] = id, name .. tail
   end
   call('ZADD', P .. 'L', unpack(zl))
   call('HSET', P .. 'T', unpack(th))
@@ -163,7 +167,7 @@ local function want(q, lane, wmax, turn, suspect, types)
   if Q.til ~= 0 and wall >= Q.til then mode = 0 end
   local stopped = mode == 2 or mode == 1 and lane == 'i'
   w = {q = q, lane = lane, status = li, n = min(wmax, free[lane]), granted = 0, types = types, why = 0, next = 0, lines = {},
-    out = {}, bytype = {}, xrem = {}, xladd = {}, asked = {}}
+    first = #gids + 1, bytype = {}, xrem = {}, xladd = {}, asked = {}}
   if w.n <= 0 then return 0, 0, 0 end
   local R = {limit = Q.rate[li], burst = Q.burst[li], bucket = 0}
   if R.limit > 0 then R.bucket = tonumber(call('HGET', P .. 'rt', q .. '|' .. lane) or '0') end
