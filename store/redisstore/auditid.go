@@ -171,8 +171,9 @@ func (a *audit) checkPlace(now moment, id string, c *store.Command, r *row, cfg 
 	}
 	ended := c.Status.Terminal()
 	want("its finished list", r.fin, ended && !c.Tombstone, int64(c.Ended))
-	if !c.Tombstone { // tombstones leave by themselves
-		want("the times to purge", r.z, ended && c.PurgeAt != 0, int64(c.PurgeAt))
+	want("the times to purge", r.z, ended && !c.Tombstone && c.PurgeAt != 0, int64(c.PurgeAt))
+	if c.Tombstone {
+		a.counts.tombs[id] = "y|" + itoa(int64(c.PurgeAt))
 	}
 	if c.UniqueKey != "" {
 		switch {

@@ -18,6 +18,7 @@ type counts struct {
 	lineOf   map[string]string // id -> line that it stands in
 	finOf    map[string]string // id -> finished list
 	uniqueOf map[string]string // id -> unique key that it holds
+	tombs    map[string]string // id -> list of tombstones that it must be in
 	waiting  map[string]string // id -> topic, of ended commands whose end is not delivered
 	maxSeq   uint64
 	maxToken uint64
@@ -26,7 +27,7 @@ type counts struct {
 func newCounts() counts {
 	return counts{
 		numbers: map[string]map[string]int64{}, lines: map[string]int64{}, groups: map[string]int64{}, lineOf: map[string]string{},
-		finOf: map[string]string{}, uniqueOf: map[string]string{}, waiting: map[string]string{},
+		finOf: map[string]string{}, uniqueOf: map[string]string{}, waiting: map[string]string{}, tombs: map[string]string{},
 	}
 }
 
@@ -207,6 +208,12 @@ func (a *audit) checkCounts() {
 		a.say("tok: %s leases were given, but one has token %d", a.meta["tok"], n.maxToken)
 	}
 	a.checkOutbox()
+	for id, key := range n.tombs {
+		_, listed := a.members[key][id]
+		if _, known := a.members["yz"][strings.TrimPrefix(key, "y|")]; !listed || !known {
+			a.say("%s: is a tombstone and nothing says when it goes", id)
+		}
+	}
 	for q := range a.members["qs"] {
 		if _, ok := a.members["n|"+q]; !ok {
 			a.say("queue %s: is listed and has no numbers", q)

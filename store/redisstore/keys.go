@@ -16,7 +16,7 @@ func (k keys) channel() string { return k.prefix + "w" }    // wake-ups
 var keyKinds = []struct{ kind, typ, holds string }{
 	{"meta", "hash", "rd, wr schema; last, run, lease clocks; v visibility in ns; cv version of the configuration; seq, tok, oseq counters; clk a test's clock"},
 	{"cfg", "hash", "queue -> packed configuration; the empty field holds all of it as JSON"},
-	{"c|", "string", "id: the record; a tombstone has a TTL"},
+	{"c|", "string", "id: the record"},
 	{"p|", "string", "id: params over 1 KiB"},
 	{"s|", "string", "id: state that is not in the record"},
 	{"e|", "string", "id: error that is not in the record"},
@@ -43,6 +43,8 @@ var keyKinds = []struct{ kind, typ, holds string }{
 	{"qs", "set", "queues that have numbers"},
 	{"f|", "zset", "queue|code: finished ids by end; s SUCCEEDED, c CANCELLED, a digit FAILED by reason"},
 	{"z", "zset", "finished ids by the time of their purge"},
+	{"y|", "list", "server time in ms: ids of tombstones that go then"},
+	{"yz", "zset", "those times"},
 	{"over", "set", "queues that may have more finished records than they keep"},
 	{"ob|", "zset", "topic: numbers of visible outbox entries"},
 	{"oh|", "zset", "topic: numbers of hidden outbox entries by the end of their hiding"},

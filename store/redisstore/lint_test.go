@@ -43,7 +43,7 @@ func TestF082_scripts_keep_to_their_slot(t *testing.T) {
 					continue
 				}
 				t.Errorf("%s: %s of %s", name, cmd, key)
-			case strings.HasPrefix(key, "P .."), built.MatchString(key), strings.HasPrefix(key, "w.px["), strings.HasPrefix(key, "wpx["), strings.HasPrefix(key, "qpx["):
+			case strings.HasPrefix(key, "P .."), built.MatchString(key):
 			case strings.HasPrefix(key, "H.finkey"), strings.HasPrefix(key, "openkey("):
 			default:
 				t.Errorf("%s: %s of a key that may not begin with the tag: %s", name, cmd, key)

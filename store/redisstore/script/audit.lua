@@ -19,6 +19,11 @@ if what == 'scan' then
   return {r[1], r[2]}
 elseif what == 'members' then
   local key, typ, cur = P .. ARGV[2], ARGV[3], ARGV[4]
+  if typ == 'list' then
+    local from = tonumber(cur)
+    local l = call('LRANGE', key, from, from + 199)
+    return {#l == 200 and fmt('%d', from + 200) or '0', l, {}}
+  end
   local cmd = typ == 'zset' and 'ZSCAN' or typ == 'hash' and 'HSCAN' or 'SSCAN'
   local r = call(cmd, key, cur, 'COUNT', 200)
   if typ == 'set' then return {r[1], r[2], {}} end

@@ -9,7 +9,6 @@ local unpack, tonumber = unpack, tonumber
 local SCHEMA = 1
 local wall, run, lease, vns -- the three clocks in ms; the visibility timeout in ns
 local cv -- version of the configuration
-local fake -- whether a test owns the clock: then tombstones are purged by maintenance, since Redis would let them expire by its own
 local BOUND = 100 -- items of each kind that one step of maintenance takes
 local MR -- what maintenance says: wall, more, next, reaped, expired, promoted, purged, lost, claim lost, config version, visibility, lease clock
 local lib -- makes what is not needed by every call, see the folder lib
@@ -25,7 +24,6 @@ local function begin(advance, reading)
     wall = t[1] * 1000 + floor(t[2] / 1000)
   end
   vns, cv = tonumber(m[5] or '20000000000'), tonumber(m[7] or '0')
-  fake = m[6] ~= false
   if not (m[1] and m[2] and m[3] and m[4]) then -- a new namespace, or one that was flushed: it begins now
     run, lease = wall, wall
     if reading then return end
@@ -76,6 +74,13 @@ local function keysof(ids, prefix)
   local ks = {}
   for i = 1, #ids do ks[i] = P .. prefix .. ids[i] end
   return ks
+end
+
+-- bury notes when tombstones go.
+local function bury(at, ids)
+  at = fmt('%d', at)
+  call('RPUSH', P .. 'y|' .. at, unpack(ids))
+  call('ZADD', P .. 'yz', at, at)
 end
 
 -- record is the record of an id, false if there is none or something else is in its place.

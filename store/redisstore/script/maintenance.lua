@@ -118,6 +118,13 @@ local function maintain()
   -- finished records past their retention
   ids = dueof('z', wall)
   if #ids > 0 then purge(ids) end
+  for _, at in ipairs(dueof('yz', wall)) do
+    if LEFT <= 0 then
+      MR[2] = 1
+      break
+    end
+    LEFT = LEFT - unbury(at, min(BOUND, LEFT))
+  end
   -- queues with more finished records than they keep
   local over = call('SRANDMEMBER', P .. 'over')
   if over then trim(over, 0) end

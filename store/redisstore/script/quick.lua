@@ -1,6 +1,6 @@
 -- quick.lua: the two settles that make up nearly all of the work, done on the packed record instead of a decoded one: the Done of a first run,
 -- and the Processing of a poll. What is not plain goes the slow way. Both ways write the same; a test compares them.
-local qL, qset, qpx, qz, qfin, qline, qopen, qn, qlr, qg, qended = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
+local qL, qset, qtomb, qz, qfin, qline, qopen, qn, qlr, qg, qended = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
 local QDEF, QOWNER, QOPTS, QRUN = {}, {}, {}, {}
 local WALL6, EVENT
 
@@ -82,12 +82,8 @@ local function quickdone(id, name, cur, r, blob)
   if keep < 0 then
     d.tombs = d.tombs + 1
     local s = '\1\3\9' .. sub(r, 4, 15) .. string.char(67, f1, 0, 0) .. sub(r, 20, 44) .. runs .. string.char(#name) .. name .. opts .. d.raw
-    if fake then
-      qset[#qset + 1], qset[#qset + 2] = P .. 'c|' .. id, s
-      qz[#qz + 1], qz[#qz + 2] = purge, id
-    else
-      qpx[#qpx + 1], qpx[#qpx + 2] = P .. 'c|' .. id, s
-    end
+    qset[#qset + 1], qset[#qset + 2] = P .. 'c|' .. id, s
+    qtomb[#qtomb + 1] = id
     return '\1\3\0'
   end
   local ev = EVENT and EVENT[o]
@@ -167,7 +163,7 @@ end
 local function quickflush()
   if #qL == 0 then return end
   for i = 1, #qset, 4000 do call('MSET', unpack(qset, i, min(i + 3999, #qset))) end
-  for i = 1, #qpx, 2 do call('SET', qpx[i], qpx[i + 1], 'PX', '600000') end
+  if #qtomb > 0 then bury(wall + 600000, qtomb) end
   call('ZREM', P .. 'L', unpack(qL))
   call('HDEL', P .. 'T', unpack(qL))
   for k, l in pairs(qfin) do call('ZADD', k, unpack(l)) end
@@ -237,5 +233,5 @@ local function quickflush()
       if s[i] then publish('e|' .. qended[i]) end
     end
   end
-  qL, qset, qpx, qz, qfin, qline, qended, QDEF = {}, {}, {}, {}, {}, {}, {}, {}
+  qL, qset, qtomb, qz, qfin, qline, qended, QDEF = {}, {}, {}, {}, {}, {}, {}, {}
 end

@@ -15,7 +15,7 @@ local function bare(r)
 end
 
 -- swept collects what the quick way does to the records of one step.
-local function newsweep() return {del = {}, px = {}, fin = {}, z = {}, n = {}, lr = {}, raw = {}} end
+local function newsweep() return {del = {}, set = {}, tombs = {}, fin = {}, z = {}, n = {}, lr = {}, raw = {}} end
 
 local function linedef(w, base)
   local d = w.raw[base]
@@ -56,7 +56,8 @@ end
 local function sweepflush(w, prefix)
   if #w.z == 0 then return end
   if #w.del > 0 then call('DEL', unpack(w.del)) end
-  for i = 1, #w.px, 3 do call('SET', w.px[i], w.px[i + 1], 'PX', w.px[i + 2]) end
+  if #w.set > 0 then call('MSET', unpack(w.set)) end
+  for at, ids in pairs(w.tombs) do bury(at, ids) end
   for k, l in pairs(w.fin) do
     if k == prefix then call('ZREMRANGEBYRANK', k, 0, #l - 1) else call('ZREM', k, unpack(l)) end
   end
@@ -107,6 +108,27 @@ local function purge(ids)
   sweepflush(w, all and P .. 'z' or nil)
 end
 
+-- unbury takes away tombstones whose time is over. What is no tombstone any more, or a later one, stays.
+local function unbury(at, most)
+  local key = P .. 'y|' .. at
+  local ids = call('LRANGE', key, 0, most - 1)
+  local rec, del = #ids > 0 and call('MGET', unpack(keysof(ids, 'c|'))) or {}, {}
+  for i = 1, #ids do
+    local r = rec[i]
+    if r and #r >= 72 and byte(r, 1) == 1 and band(byte(r, 16), 65) == 65 and sunpack('<I6', r, 51) <= wall then del[#del + 1] = P .. 'c|' .. ids[i] end
+  end
+  if #del > 0 then call('DEL', unpack(del)) end
+  if #ids < most then
+    call('DEL', key)
+    call('ZREM', P .. 'yz', at)
+  else
+    call('LTRIM', key, most, -1)
+    MR[2] = 1
+  end
+  MR[7] = MR[7] + #del
+  return #ids
+end
+
 -- oldest is the first n finished ids of a queue by their end, and the key of them all if it is one.
 local function oldest(q, n)
   local keys, lists, ids = {}, {}, {}
@@ -151,13 +173,14 @@ function trim(q, spare)
     local d = p and linedef(w, base)
     local ended, at
     if d then ended, at = sunpack('<I6I6', r, 45) end
-    if d and at ~= 0 and not fake then
+    if d and at ~= 0 then
       n = n + 1
       local left = ended + 600000 - wall
       if left > 0 then
-        local k = #w.px
-        w.px[k + 1], w.px[k + 2], w.px[k + 3] = P .. 'c|' .. id, sub(r, 1, 15) .. string.char(f0 % 16 + 64 + (f0 >= 128 and 128 or 0), f1 % 2, 0, 0) ..
-          sub(r, 20, 50) .. spack('<I6', ended + 600000) .. sub(r, 57, p - 1) .. d.raw, fmt('%d', left)
+        local k, t = #w.set, w.tombs[ended + 600000] or {}
+        t[#t + 1], w.tombs[ended + 600000] = id, t
+        w.set[k + 1], w.set[k + 2] = P .. 'c|' .. id, sub(r, 1, 15) .. string.char(f0 % 16 + 64 + (f0 >= 128 and 128 or 0), f1 % 2, 0, 0) ..
+          sub(r, 20, 50) .. spack('<I6', ended + 600000) .. sub(r, 57, p - 1) .. d.raw
       else
         w.del[#w.del + 1] = P .. 'c|' .. id
       end

@@ -143,17 +143,12 @@ end
 
 local function stripatend(c) return c.ret < 0 or c.ret == 0 and qcfg(c.d.q).keepms < 0 end
 
--- entomb leaves nothing of an ended command but its tombstone, which expires by itself.
+-- entomb leaves nothing of an ended command but its tombstone. No list shows it; it goes when its time is over.
 local function entomb(c)
   c.tomb, c.p, c.px, c.s, c.sx, c.r, c.rx, c.m, c.e, c.ex, c.ev, c.en = c.d.raw, nil, nil, nil, nil, nil, nil, nil, nil, nil, '', 0
   c.purge = c.ended + 600000
-  if fake then
-    save(c)
-    zadd('z', c.purge, c.id)
-  else
-    local n = #wpx
-    wpx[n + 1], wpx[n + 2], wpx[n + 3] = P .. 'c|' .. c.id, encode(c), fmt('%d', max(1, c.purge - wall))
-  end
+  save(c)
+  add1(wtomb, c.purge, c.id)
   incr(P .. 'lr', c.ln, -1)
 end
 
@@ -200,9 +195,7 @@ end
 
 -- forget removes a finished record, tombstones too.
 local function forget(c)
-  if c.tomb then
-    if fake then zrem('z', c.id) end
-  else
+  if not c.tomb then
     unfinish(c)
     incr(P .. 'lr', c.ln, -1)
   end

@@ -1,5 +1,5 @@
 -- write.lua: decisions collect writes here; flush makes them, one variadic command for each key.
-local wset, wdel, wpx = {}, {}, {}            -- MSET pairs, DEL keys, {key, value, ms}
+local wset, wdel, wtomb = {}, {}, {}          -- MSET pairs, DEL keys, tombstones by when they go
 local wzr, wza, whs, whd, wsr, wsa = {}, {}, {}, {}, {}, {} -- by key: ZREM, ZADD, HSET, HDEL, SREM, SADD
 local whi = {}                                -- by key: field -> delta
 local touched = {}                            -- line -> what heads() needs
@@ -110,8 +110,8 @@ local function flush()
     for i = 1, #wset, 4000 do call('MSET', unpack(wset, i, min(i + 3999, #wset))) end
     wset = {}
   end
-  for i = 1, #wpx, 3 do call('SET', wpx[i], wpx[i + 1], 'PX', wpx[i + 2]) end
-  wpx = {}
+  for at, ids in pairs(wtomb) do bury(at, ids) end
+  wtomb = {}
   for k, l in pairs(wzr) do vcall('ZREM', k, l) end
   for k, l in pairs(wza) do vcall('ZADD', k, l) end
   for k, l in pairs(whd) do vcall('HDEL', k, l) end
