@@ -61,7 +61,15 @@ local function sweepflush(w, prefix)
   for k, l in pairs(w.fin) do
     if k == prefix then call('ZREMRANGEBYRANK', k, 0, #l - 1) else call('ZREM', k, unpack(l)) end
   end
-  if P .. 'z' == prefix then call('ZREMRANGEBYRANK', prefix, 0, #w.z - 1) else call('ZREM', P .. 'z', unpack(w.z)) end
+  -- with one retention for all, what goes is also the beginning of z
+  local first, same = call('ZRANGE', P .. 'z', 0, #w.z - 1), true
+  for i = 1, #w.z do
+    if first[i] ~= w.z[i] then
+      same = false
+      break
+    end
+  end
+  if same then call('ZREMRANGEBYRANK', P .. 'z', 0, #w.z - 1) else call('ZREM', P .. 'z', unpack(w.z)) end
   for q, k in pairs(w.n) do
     local key = P .. 'n|' .. q
     if call('HINCRBY', key, 'f', -k) <= 0 then
@@ -79,7 +87,7 @@ end
 
 -- purge takes away records whose retention is over.
 local function purge(ids)
-  local rec, w, all = call('MGET', unpack(keysof(ids, 'c|'))), newsweep(), true
+  local rec, w = call('MGET', unpack(keysof(ids, 'c|'))), newsweep()
   for i = 1, #ids do
     local id, r = ids[i], rec[i]
     local p, st, pl, f0, f1, f2 = bare(r)
@@ -91,7 +99,6 @@ local function purge(ids)
       gone(w, id, d, st, pl, base)
       MR[7] = MR[7] + 1
     else
-      all = false
       local H = lib()
       local c = H.load(id, r)
       if not c then
@@ -105,7 +112,7 @@ local function purge(ids)
       H.flush()
     end
   end
-  sweepflush(w, all and P .. 'z' or nil)
+  sweepflush(w)
 end
 
 -- unbury takes away tombstones whose time is over. What is no tombstone any more, or a later one, stays.
