@@ -147,7 +147,9 @@ func appendIntake(args []string, subs []submission) []string {
 	lines := make([]*lineDef, 0, 1)
 	var index map[*lineDef]int
 	which, delays := make([]byte, 0, 2*len(subs)), []byte(nil)
+	ids := make(map[string]struct{}, len(subs))
 	for i := range subs {
+		ids[subs[i].id] = struct{}{}
 		d := subs[i].line
 		n := len(lines) - 1
 		if n < 0 || lines[n] != d {
@@ -175,7 +177,7 @@ func appendIntake(args []string, subs []submission) []string {
 	for _, d := range lines {
 		args = append(args, d.base, d.text, d.queue, d.typ, d.group)
 	}
-	args = append(args, stringOf(which), stringOf(delays))
+	args = append(args, stringOf(which), stringOf(delays), boolArg(len(ids) < len(subs)))
 	for i := range subs {
 		args = append(args, subs[i].id, subs[i].rest)
 		if subs[i].params != "" {

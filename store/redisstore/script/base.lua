@@ -85,3 +85,14 @@ end
 
 -- record is the record of an id, false if there is none or something else is in its place.
 local function record(id) return call('MGET', P .. 'c|' .. id)[1] end
+
+-- decimal writes a whole number of at least 0. Formatting is dear, and numbers that follow each other differ in their last digits only.
+local DIGITS = '00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899'
+local hundreds, high = 0, ''
+local function decimal(x)
+  local k = x % 100
+  local h = (x - k) / 100
+  if h == 0 then return fmt('%d', x) end
+  if h ~= hundreds then hundreds, high = h, fmt('%d', h) end
+  return high .. sub(DIGITS, 2 * k + 1, 2 * k + 2)
+end

@@ -104,7 +104,7 @@ local function quickdone(id, name, cur, r, blob)
   end
   WALL6 = WALL6 or fmt('%d', wall)
   l[#l + 1], l[#l + 2] = WALL6, id
-  qz[#qz + 1], qz[#qz + 2] = purge, id
+  qz[#qz + 1], qz[#qz + 2] = decimal(purge), id
   return '\1\3\0'
 end
 
@@ -144,7 +144,7 @@ local function quickpoll(id, name, cur, r, opt, blob)
     qline[line] = l
   end
   l.head = min(l.head, due)
-  l[#l + 1], l[#l + 2] = due, id
+  l[#l + 1], l[#l + 2] = decimal(due), id
   d.polls = d.polls + 1
   return '\1\2\0'
 end

@@ -6,7 +6,6 @@ local MOST = 300         -- commands that one call hands out
 local T0 = false         -- the token before the first of this call
 local throttles          -- whether some rate is throttled
 local items = 0          -- commands handed out so far
-local DIGITS = '00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899'
 local suspected = false  -- one suspect for each call
 local PLAIN = {}         -- the first byte of flags of records that need no second look
 for _, f in ipairs({0, 1, 2, 3, 128, 129, 130, 131}) do PLAIN[f] = true end
@@ -136,16 +135,11 @@ local function leaseall()
   local T = call('HINCRBY', KEYS[1], 'tok', m) - m
   T0 = T0 or T
   local tail = '.' .. nonce .. ' ' .. worker .. ' ' .. fmt('%d', lease)
-  local zl, th, til, high, hundreds = {}, {}, fmt('%d', lease + ceil(vns / 1e6)), '', -1
+  local zl, th, til = {}, {}, fmt('%d', lease + ceil(vns / 1e6))
   for i = 1, m do
-    local j, id, k = i * 2, gids[first + i - 1], (T + i) % 100
-    local h = (T + i - k) / 100 -- a number is dear to format: all but the last two digits are the same for a hundred of them
-    if h ~= hundreds then
-      hundreds, high = h, h > 0 and fmt('%d', h) or ''
-    end
-    local name = h > 0 and high .. sub(DIGITS, 2 * k + 1, 2 * k + 2) or fmt('%d', k)
+    local j, id = i * 2, gids[first + i - 1]
     zl[j - 1], zl[j] = til, id
-    th[j - 1], th[j] = id, name .. tail
+    th[j - 1], th[j] = id, decimal(T + i) .. tail
   end
   call('ZADD', P .. 'L', unpack(zl))
   call('HSET', P .. 'T', unpack(th))
