@@ -55,7 +55,7 @@ func migrations(files fs.FS) ([]migration, error) {
 const schema = 1
 
 // setUp makes a connection ours.
-const setUp = `PRAGMA cache_size=-16384; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0; PRAGMA foreign_keys=OFF; PRAGMA trusted_schema=OFF`
+const setUp = `PRAGMA cache_size=-6144; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0; PRAGMA foreign_keys=OFF; PRAGMA trusted_schema=OFF`
 
 // open prepares the writer's connection, migrates the file, and begins the namespace.
 func (w *writer) open(ctx context.Context) error {

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/twolane/twolane/store"
 	"github.com/twolane/twolane/store/rule"
@@ -18,11 +19,7 @@ func (s *Store) Submit(ctx context.Context, req store.SubmitRequest) ([]store.Su
 		return nil, &store.InvalidError{Field: "items", Detail: fmt.Sprintf("an atomic batch has at most %d", store.MaxAtomic), Max: store.MaxAtomic}
 	}
 	res := make([]store.SubmitResult, len(req.Items))
-	items := make([]prepared, len(req.Items))
-	clock := s.clock.Load()
-	for i := range req.Items { // here and not in the writer: in parallel with others
-		items[i] = prepare(&req.Items[i], clock.server())
-	}
+	items := prepareAll(req.Items, s.clock.Load().server()) // here and not in the writer, which has enough to do
 	err := s.do(ctx, normal, true, func(w *writer) error {
 		if req.Atomic {
 			return w.submitAll(items, res)
@@ -62,6 +59,27 @@ func prepare(sub *store.Submission, at store.Millis) prepared {
 		p.make(at)
 	}
 	return p
+}
+
+// manyItems is from how many on it pays to prepare the items of one call in two goroutines.
+const manyItems = 24
+
+func prepareAll(subs []store.Submission, at store.Millis) []prepared {
+	items := make([]prepared, len(subs))
+	some := func(from, to int) {
+		for i := from; i < to; i++ {
+			items[i] = prepare(&subs[i], at)
+		}
+	}
+	if len(subs) < manyItems {
+		some(0, len(subs))
+		return items
+	}
+	var other sync.WaitGroup
+	other.Go(func() { some(len(subs)/2, len(subs)) })
+	some(0, len(subs)/2)
+	other.Wait()
+	return items
 }
 
 // make makes the record; for a new one only server time matters.

@@ -43,6 +43,9 @@ type op struct {
 	abandoned bool       // nobody reads the results, and run must not read the request any more
 }
 
+// ops are calls that were answered, to be used again.
+var ops = sync.Pool{New: func() any { return &op{done: make(chan error, 1)} }}
+
 // writer owns the one connection that writes. Everything below the queue belongs to its goroutine.
 type writer struct {
 	s      *Store
@@ -79,13 +82,16 @@ func (s *Store) do(ctx context.Context, r rank, durable bool, run func(*writer) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o := &op{run: run, durable: durable, done: make(chan error, 1)}
+	o := ops.Get().(*op)
+	o.run, o.durable = run, durable
 	if err := s.w.push(r, o); err != nil {
 		return err
 	}
 	defer s.w.left()
 	select {
-	case err := <-o.done:
+	case err := <-o.done: // the writer has let go of it
+		o.run = nil
+		ops.Put(o)
 		return err
 	case <-ctx.Done():
 	}
