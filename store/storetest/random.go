@@ -63,9 +63,7 @@ func RunRandom(t *testing.T, h Harness) {
 		})
 	}
 	t.Logf("%d sequences in %v", n, time.Since(start).Round(time.Millisecond))
-	// Open: with -rapid.seed=10817252727842870061 the memory store lets a command stand for 3 s though its limits have room. Until that is
-	// settled these sequences run only where somebody looks for it.
-	if h.Limits && os.Getenv("TWOLANE_RANDOM") != "" {
+	if h.Limits {
 		t.Run("limits", func(t *testing.T) { randomLimits(t, h, budget) })
 	}
 }

@@ -262,8 +262,9 @@ func (g *gauge) claimNow(worker string, n int, queues, types []string, lanes []s
 			g.rt.Fatalf("granted %s, which was %s", show(c), show(b))
 		}
 		g.leases = append(g.leases, c)
-		if b.Status == store.Processing && b.CancelAsked != 0 {
-			continue // a visit joins nothing
+		if b.Status == store.Processing && b.CancelAsked != 0 { // a visit joins nothing, and the lease before it is over
+			g.holds[c.ID] = slices.DeleteFunc(slices.Clone(g.holds[c.ID]), func(h store.Hold) bool { return h.Scope == store.ScopeInvocation })
+			continue
 		}
 		var hs []store.Hold
 		for k, l := range g.applying(c) {
@@ -384,16 +385,20 @@ func (g *gauge) pause(rt *rapid.T) {
 	})
 }
 
-// stand claims all there is until nothing has been granted for three seconds. Whatever could still run then has stood with room for it.
+// stand claims all there is until for three seconds nothing has been granted and nothing has changed its place or its memberships: a
+// lease that runs out makes room too. Whatever could still run then has stood with room for it.
 func (g *gauge) stand(rt *rapid.T) {
 	g.rt = rt
+	all := g.all()
 	for quiet := 0; quiet < 30; quiet++ {
-		if g.claimNow("w3", 50, gaugeQueues, gaugeTypes, store.Lanes[:], 1) > 0 {
+		granted := g.claimNow("w3", 50, gaugeQueues, gaugeTypes, store.Lanes[:], 1)
+		g.step(100 * time.Millisecond)
+		before := all
+		all = g.all()
+		if granted > 0 || !maps.EqualFunc(before, all, func(a, b *store.Command) bool { return a.Place == b.Place && slices.Equal(a.Holds, b.Holds) }) {
 			quiet = 0
 		}
-		g.step(100 * time.Millisecond)
 	}
-	all := g.all()
 	st, err := g.s.Stats(g.t.Context(), store.StatsRequest{Overview: true})
 	g.ok(err)
 	const long = 2500 // what became due or free only just now has not stood
