@@ -36,6 +36,12 @@ func Fail(err error) Outcome {
 	return Outcome{kind: store.OutcomeFail, err: err, reason: store.ReasonError}
 }
 
+// WithResult gives a Fail a result for whoever reads the command, encoded as Params are.
+func (o Outcome) WithResult(result any) Outcome {
+	o.value = result
+	return o
+}
+
 // Drop ends the command as FAILED (dropped) with a result: it is not wanted any more, or not now.
 func Drop(result any) Outcome {
 	return Outcome{kind: store.OutcomeFail, value: result, reason: store.ReasonDropped}

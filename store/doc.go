@@ -25,5 +25,6 @@
 //
 // # Optional abilities
 //
-// [Describer] says what a store means for durability; [Clocker] lets tests own the store's clock.
+// [Describer] says what a store means for durability; [Clocker] lets tests own the store's clock; [ListPusher] hands outbox entries over to
+// lists of the same database.
 package store

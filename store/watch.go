@@ -10,6 +10,7 @@ const (
 	WakeGroup                      // no command of the awaited group ID is live any more
 	WakeConfig                     // the configuration has changed
 	WakeAll                        // wake-ups may have been lost: look at everything
+	WakeOutbox                     // the topic ID has a new entry
 )
 
 // Wake is one wake-up.

@@ -168,6 +168,7 @@ func (s *Store) ended(c *store.Command) {
 	if c.Notify != "" {
 		s.entry++
 		s.outbox = append(s.outbox, outboxEntry{seq: s.entry, topic: c.Notify, id: c.ID})
+		s.wake(store.Wake{Kind: store.WakeOutbox, ID: c.Notify})
 	} else if rule.StripAtEnd(c, q) {
 		rule.Strip(c)
 	}

@@ -42,6 +42,7 @@ var (
 	scriptStats     = mustScript("stats")
 	scriptOverview  = mustScript("overview")
 	scriptOutbox    = mustScript("outbox")
+	scriptPush      = mustScript("push")
 	scriptConfig    = mustScript("config")
 	scriptConfigure = mustScript("configure")
 	scriptAwait     = mustScript("await")
@@ -52,7 +53,7 @@ var (
 // scripts lists them all, for the lint.
 var scripts = []*script{
 	scriptSubmit, scriptClaim, scriptBlobs, scriptSetAside, scriptRenew, scriptSettle, scriptCancel, scriptAct, scriptMaintain, scriptGet,
-	scriptList, scriptStats, scriptOverview, scriptOutbox, scriptConfig, scriptConfigure, scriptAwait, scriptSetClock, scriptAudit,
+	scriptList, scriptStats, scriptOverview, scriptOutbox, scriptPush, scriptConfig, scriptConfigure, scriptAwait, scriptSetClock, scriptAudit,
 }
 
 // mustScript reads an embedded script; it panics only if the program was built without it.

@@ -132,6 +132,8 @@ func (w *watcher) message(m string) {
 		w.send(store.Wake{Kind: store.WakeEnd, ID: rest})
 	case "g":
 		w.send(store.Wake{Kind: store.WakeGroup, ID: rest})
+	case "o":
+		w.send(store.Wake{Kind: store.WakeOutbox, ID: rest})
 	case "f":
 		w.send(store.Wake{Kind: store.WakeConfig})
 	}

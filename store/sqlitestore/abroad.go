@@ -10,6 +10,7 @@ import (
 type abroad struct {
 	arrived map[string][2]int64 // by queue
 	version uint64
+	entry   uint64         // last outbox entry
 	cancels map[int64]bool // leased commands with a cancel request that were told
 }
 
@@ -70,9 +71,16 @@ func (w *writer) compare() ([]store.Wake, error) {
 	}); err != nil {
 		return nil, err
 	}
-	var version uint64
-	if err := w.rows(w.q("SELECT version FROM ns"), func(st stmt) { version = uint64(st.ColInt(0)) }); err != nil {
+	var version, entry uint64
+	if err := w.rows(w.q("SELECT version, entry FROM ns"), func(st stmt) { version, entry = uint64(st.ColInt(0)), uint64(st.ColInt(1)) }); err != nil {
 		return nil, err
+	}
+	if entry != a.entry {
+		if err := w.rows(w.q("SELECT name FROM topic WHERE n>0"), func(st stmt) {
+			wakes = append(wakes, store.Wake{Kind: store.WakeOutbox, ID: st.ColText(0)})
+		}); err != nil {
+			return nil, err
+		}
 	}
 	if version != a.version {
 		wakes = append(wakes, store.Wake{Kind: store.WakeConfig})
@@ -86,7 +94,7 @@ func (w *writer) compare() ([]store.Wake, error) {
 	}); err != nil {
 		return nil, err
 	}
-	a.arrived, a.version, a.cancels = arrived, version, cancels
+	a.arrived, a.version, a.entry, a.cancels = arrived, version, entry, cancels
 	ids, groups := w.s.watch.awaited(maxAwaited + 1)
 	if len(ids) > maxAwaited || len(groups) > maxAwaited {
 		return append(wakes, store.Wake{Kind: store.WakeAll}), nil

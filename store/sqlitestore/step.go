@@ -49,6 +49,7 @@ func (w *writer) ended(r *row) error {
 			return err
 		}
 		w.st.topics[c.Notify]++
+		w.wakes = append(w.wakes, store.Wake{Kind: store.WakeOutbox, ID: c.Notify})
 	} else if rule.StripAtEnd(c, r.k.q.cfg) {
 		rule.Strip(c)
 	}

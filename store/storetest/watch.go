@@ -116,6 +116,16 @@ var watchCases = []kase{
 			}
 		}
 	}},
+	{"outbox", "a wake-up tells that a topic has a new entry", func(f *fixture) {
+		w := f.watch()
+		f.settle(f.start("a", notify("top")), store.OutcomeDone)
+		f.woken(w, store.WakeOutbox, about("top"))
+		f.submit(sub("b", notify("top2"), deadlineIn(time.Second)))
+		drainWakes(w)
+		f.Advance(time.Second)
+		f.maintain()
+		f.woken(w, store.WakeOutbox, about("top2"))
+	}},
 	{"group", "whoever awaits a group is woken when none of its commands is live any more", func(f *fixture) {
 		w := f.watch()
 		g := func(s *store.Submission) { s.Group = "g" }

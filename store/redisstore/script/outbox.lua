@@ -3,36 +3,15 @@
 -- KEYS  the guard pair
 -- ARGV  topic, most to read, hide for in ms, acknowledged numbers
 -- reply {{wall, run, lease, config version}, numbers, ids, what read.lua says}
--- include: base lib read
+-- include: base lib read ack
 local err = begin(false)
 if err then return err end
 local topic, most, hide = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local ob, oh, oi = 'ob|' .. topic, 'oh|' .. topic, 'oi|' .. topic
 if #ARGV > 3 then
-  local H = lib()
   local seqs = {}
   for i = 4, #ARGV do seqs[#seqs + 1] = ARGV[i] end
-  local ids = call('HMGET', P .. oi, unpack(seqs))
-  for i = 1, #seqs do
-    local id = ids[i] and string.match(ids[i], '^[^ ]+')
-    if id then
-      H.hdel(oi, seqs[i])
-      H.zrem(ob, seqs[i])
-      H.zrem(oh, seqs[i])
-      local c = H.load(id, record(id))
-      if c and c.st > 2 and c.purge == 0 then
-        if H.stripatend(c) then
-          H.unfinish(c)
-          H.entomb(c)
-        else
-          c.purge = H.purgeat(c)
-          H.zadd('z', c.purge, c.id)
-          H.save(c)
-        end
-      end
-    end
-  end
-  H.flush()
+  ack(topic, seqs, call('HMGET', P .. oi, unpack(seqs)))
 end
 if call('EXISTS', P .. oi) == 0 then call('SREM', P .. 'topics', topic) end
 local ids, seqs = {}, {}
