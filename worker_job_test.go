@@ -104,11 +104,13 @@ func TestOutcomes(t *testing.T) {
 		status twolane.Status
 		reason twolane.Reason
 		text   string
+		result string
 	}{
-		"done":               {out: twolane.Done(1), status: twolane.StatusSucceeded},
+		"done":               {out: twolane.Done(1), status: twolane.StatusSucceeded, result: "1"},
 		"fail":               {out: twolane.Fail(errors.New("disk is full")), status: twolane.StatusFailed, reason: twolane.ReasonError, text: "disk is full"},
+		"fail with result":   {out: twolane.Fail(errors.New("402")).WithResult("bill"), status: twolane.StatusFailed, reason: twolane.ReasonError, text: "402", result: `"bill"`},
 		"fail nil":           {out: twolane.Fail(nil), status: twolane.StatusFailed, reason: twolane.ReasonError},
-		"drop":               {out: twolane.Drop("cached"), status: twolane.StatusFailed, reason: twolane.ReasonDropped},
+		"drop":               {out: twolane.Drop("cached"), status: twolane.StatusFailed, reason: twolane.ReasonDropped, result: `"cached"`},
 		"nothing":            {status: twolane.StatusFailed, reason: twolane.ReasonRetriesExhausted, text: "neither an outcome nor an error"},
 		"error":              {err: errors.New("no"), status: twolane.StatusFailed, reason: twolane.ReasonRetriesExhausted, text: "no"},
 		"no check":           {out: twolane.Processing(nil, 0), status: twolane.StatusFailed, reason: twolane.ReasonRetriesExhausted, text: "has no Check"},
@@ -122,8 +124,8 @@ func TestOutcomes(t *testing.T) {
 					twolane.Handle(w, "a", handler{Execute: func(context.Context, *job) (twolane.Outcome, error) { return c.out, c.err }})
 				})
 				got := r.wait(r.submit(twolane.Submission{Type: "a", MaxFailures: 1})...)[0]
-				if got.Status != c.status || got.Reason != c.reason || !strings.Contains(got.Error, c.text) {
-					r.Errorf("%v %s %q, want %v %s %q", got.Status, got.Reason, got.Error, c.status, c.reason, c.text)
+				if got.Status != c.status || got.Reason != c.reason || !strings.Contains(got.Error, c.text) || string(got.Result) != c.result {
+					r.Errorf("%v %s %q %q, want %v %s %q %q", got.Status, got.Reason, got.Error, got.Result, c.status, c.reason, c.text, c.result)
 				}
 			})
 		})
