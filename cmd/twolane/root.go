@@ -54,7 +54,7 @@ func newRoot(std streams) *cobra.Command {
 	root.SetErr(std.err)
 	root.SetHelpTemplate(helpTemplate)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(newDemo(std), newDemoWorker(std), newBench(std), newBenchWorker(std), newAudit(std), newVersion(std))
+	root.AddCommand(newDemo(std), newDemoWorker(std), newBench(std), newBenchWorker(std), newAudit(std), newInference(std), newVersion(std))
 	return root
 }
 

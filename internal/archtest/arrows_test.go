@@ -59,6 +59,9 @@ var arrows = []arrow{
 		why: "users' tests run in memory"},
 	{from: "sim/...", never: []string{"store/sqlitestore/...", "store/redisstore/...", "cmd/..."},
 		why: "thousands of seeds in memory; a test binary that links SQLite costs a minute"},
+	{from: "inference/wire", only: []string{}, never: []string{".", "store/...", "cmd/..."}, pure: true,
+		why: "formats of others: nothing of ours belongs into them"},
+	{from: "inference", never: []string{"cmd/...", "daemon/...", "sim/..."}, why: "an adapter on the engine"},
 	{from: "cmd/twolane", why: "the program"},
 }
 

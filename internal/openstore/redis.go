@@ -29,14 +29,23 @@ func openRedis(ctx context.Context, rawURL string) (store.Store, error) {
 // RedisClient opens a plain client of the servers that a redis URL names, for questions about the servers themselves. It repeats nothing. The
 // caller closes it.
 func RedisClient(rawURL string) (rueidis.Client, error) {
+	c, err := RedisOptions(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	return rueidis.NewClient(c)
+}
+
+// RedisOptions are those of a plain client of the servers that a redis URL names.
+func RedisOptions(rawURL string) (rueidis.ClientOption, error) {
 	opt, err := redisstore.ParseURL(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+		return rueidis.ClientOption{}, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	if opt.PasswordFile != "" {
 		secret, err := os.ReadFile(opt.PasswordFile)
 		if err != nil {
-			return nil, err
+			return rueidis.ClientOption{}, err
 		}
 		opt.Password = strings.TrimSpace(string(secret))
 	}
@@ -50,7 +59,7 @@ func RedisClient(rawURL string) (rueidis.Client, error) {
 	if opt.Master != "" {
 		c.Sentinel = rueidis.SentinelOption{MasterSet: opt.Master, TLSConfig: opt.TLS, Username: opt.SentinelUsername, Password: opt.SentinelPassword}
 	}
-	return rueidis.NewClient(c)
+	return c, nil
 }
 
 // WithNamespace returns a redis URL with the namespace, unless it names one already; then own is false.

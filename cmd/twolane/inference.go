@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/twolane/twolane/inference"
+	"github.com/twolane/twolane/inference/config"
+	"github.com/twolane/twolane/internal/openstore"
+)
+
+// inferenceFlags are the flags of inference that are not llm-d-async's.
+type inferenceFlags struct {
+	file, store, namespace string
+	check                  bool
+}
+
+func newInference(std streams) *cobra.Command {
+	var f inferenceFlags
+	var up *config.Upstream
+	cmd := &cobra.Command{
+		Use: "inference [--config FILE | llm-d-async's flags]", Short: "Send inference requests from Redis, in place of an llm-d-async processor",
+		Long: `Inference takes requests from the sorted sets of llm-d-async's producers, sends them to a gateway, and pushes what it answers to their result
+lists. It takes over a deployment as it stands: stop the old processor and start this one with the same flags, files and environment
+variables. --check says what was understood and starts nothing. --config reads a YAML file of our own instead, in which every unknown key is an error.`,
+		Example: "  twolane inference --transport redis-sortedset --transport-config-file transport.json --metrics-endpoint-auth=false\n" +
+			"  twolane inference --transport redis-sortedset --transport-config-file transport.json --check\n  twolane inference --config inference.yaml",
+		DisableFlagParsing: true, // flags may begin with one dash, as llm-d-async's may
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cmd.InitDefaultHelpFlag()
+			if err := cmd.Flags().Parse(up.Normalise(args)); err != nil {
+				return usage(err)
+			}
+			if help, err := cmd.Flags().GetBool("help"); err != nil || help {
+				return errors.Join(err, cmd.Help())
+			}
+			if err := noArgs(cmd, cmd.Flags().Args()); err != nil {
+				return err
+			}
+			return runInference(cmd, std, &f, up)
+		},
+	}
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	fl.StringVar(&f.file, "config", "", "YAML configuration file; llm-d-async's flags are not read then")
+	fl.BoolVar(&f.check, "check", false, "print the configuration as it was understood, and end")
+	fl.StringVar(&f.store, "store", "", "where requests are kept: "+openstore.Forms+" (default the producers' Redis)")
+	fl.StringVar(&f.namespace, "namespace", "inference", "of the store on the producers' Redis")
+	up = config.NewUpstream(fl)
+	return cmd
+}
+
+// read reads the configuration, and how its queues are read again.
+func (f *inferenceFlags) read(fs *pflag.FlagSet, up *config.Upstream) (c *config.Config, again func() ([]config.Queue, error), err error) {
+	if f.file == "" {
+		if c, err = up.Config(os.Getenv); err != nil {
+			return nil, nil, err
+		}
+		again = func() ([]config.Queue, error) { return up.Queues(c) }
+	} else {
+		var theirs []string
+		fs.Visit(func(fl *pflag.Flag) {
+			if fl.Name != "config" && fl.Name != "check" && fl.Name != "store" && fl.Name != "namespace" {
+				theirs = append(theirs, "--"+fl.Name)
+			}
+		})
+		if len(theirs) > 0 {
+			return nil, nil, fmt.Errorf("%s and --config contradict each other", theirs[0])
+		}
+		if c, err = config.ReadFile(f.file, os.Getenv); err != nil {
+			return nil, nil, err
+		}
+		again = func() ([]config.Queue, error) {
+			fresh, err := config.ReadFile(f.file, os.Getenv)
+			if err != nil {
+				return nil, err
+			}
+			return fresh.Queues, nil
+		}
+	}
+	if fs.Changed("store") {
+		c.Store.URL = f.store
+	}
+	if fs.Changed("namespace") {
+		c.Store.Namespace = f.namespace
+	}
+	return c, again, c.Complete()
+}
+
+func runInference(cmd *cobra.Command, std streams, f *inferenceFlags, up *config.Upstream) (err error) {
+	cfg, again, err := f.read(cmd.Flags(), up)
+	if err != nil {
+		return usage(err)
+	}
+	if _, warnings, err := inference.RedisURL(cfg.Redis); err != nil {
+		return usage(err)
+	} else {
+		cfg.Warnings = append(cfg.Warnings, warnings...)
+	}
+	log := inferenceLogger(std.err, cfg.Log)
+	for _, w := range cfg.Warnings {
+		log.Warn(w)
+	}
+	if f.check {
+		_, err := io.WriteString(std.out, cfg.String())
+		return err
+	}
+	url, err := inference.StoreURL(cfg)
+	if err != nil {
+		return usage(err)
+	}
+	st, err := openstore.Open(cmd.Context(), url, &openstore.Options{Logger: log})
+	if err != nil {
+		return storeError(err)
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	p, err := inference.New(cfg, inference.Options{Store: st, Logger: log, Queues: again, Name: "inference", Version: readVersion().Version})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	stop, err := serveHTTP(cfg.Serve.HealthPort, p.Health(), log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	log.Info("requests are taken and sent", "queues", len(cfg.Queues), "pools", len(cfg.Pools), "store", openstore.Redacted(url))
+	return p.Run(cmd.Context())
+}
+
+func inferenceLogger(w io.Writer, l config.Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	opt := &slog.HandlerOptions{Level: level}
+	file, isFile := w.(*os.File)
+	if l.Format == "text" || l.Format == "" && isFile && term.IsTerminal(int(file.Fd())) {
+		return slog.New(slog.NewTextHandler(w, opt))
+	}
+	return slog.New(slog.NewJSONHandler(w, opt))
+}
+
+// serveHTTP serves on a port of all interfaces until stop is called; port 0 serves nothing.
+func serveHTTP(port int, h http.Handler, log *slog.Logger) (stop func(), err error) {
+	if port == 0 {
+		return func() {}, nil
+	}
+	ln, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+	if err != nil {
+		return nil, err
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("a server has ended", "port", port, "error", err)
+		}
+	})
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if srv.Shutdown(ctx) != nil {
+			_ = srv.Close() // those who still wait are cut off
+		}
+		wg.Wait()
+	}, nil
+}

@@ -1,0 +1,202 @@
+package inference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/twolane/twolane"
+	"github.com/twolane/twolane/inference/config"
+	"github.com/twolane/twolane/store"
+)
+
+// Options are what a [Processor] is given beside its configuration.
+type Options struct {
+	// Store is where requests are kept. The caller closes it after Run has returned.
+	Store store.Store
+	// Logger gets what a person should know; nil means slog.Default().
+	Logger *slog.Logger
+	// Metrics gets what the workers measure; nil means none.
+	Metrics twolane.Metrics
+	// Queues reads the queues again, for reloads; nil means that they never change.
+	Queues func() ([]config.Queue, error)
+	// Name and Version are for people.
+	Name, Version string
+}
+
+// Processor takes requests from their sets, sends them, and delivers what was answered. Make one with [New] and call Run once.
+type Processor struct {
+	cfg    *config.Config
+	opt    Options
+	log    *slog.Logger
+	client *twolane.Client
+	redis  rueidis.Client
+	single bool // the producers' Redis is no cluster
+
+	queues  atomic.Pointer[map[string]*queue] // by id
+	sender  *sender
+	flights *flights
+	numbers *numbers
+	pools   []*pool
+
+	mu     sync.Mutex
+	change chan struct{} // closed when the queues have changed
+
+	told     atomic.Bool // the producers' Redis tells of changes
+	ready    atomic.Bool // it has started and does not drain
+	draining atomic.Bool
+}
+
+// New connects to the producers' Redis and prepares a processor. cfg must be complete.
+func New(cfg *config.Config, opt Options) (*Processor, error) {
+	if opt.Logger == nil {
+		opt.Logger = slog.Default()
+	}
+	p := &Processor{cfg: cfg, opt: opt, log: opt.Logger, numbers: newNumbers(), change: make(chan struct{})}
+	byID, err := p.newQueues(cfg.Queues)
+	if err != nil {
+		return nil, err
+	}
+	p.queues.Store(&byID)
+	if p.sender, err = newSender(cfg); err != nil {
+		return nil, err
+	}
+	cluster := false
+	if p.redis, cluster, err = connect(cfg.Redis); err != nil {
+		return nil, fmt.Errorf("the producers' Redis: %w", err)
+	}
+	p.single = !cluster
+	p.client = twolane.NewClient(opt.Store, &twolane.Options{Logger: opt.Logger})
+	p.flights = newFlights(p)
+	return p, nil
+}
+
+func (p *Processor) newQueues(cs []config.Queue) (map[string]*queue, error) {
+	byID := make(map[string]*queue, len(cs))
+	for _, c := range cs {
+		q, err := p.newQueue(c)
+		if err != nil {
+			return nil, err
+		}
+		byID[c.ID] = q
+	}
+	return byID, nil
+}
+
+// all are the queues in force, by id.
+func (p *Processor) all() []*queue {
+	m := *p.queues.Load()
+	out := make([]*queue, 0, len(m))
+	for _, id := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[id])
+	}
+	return out
+}
+
+func (p *Processor) queue(id string) *queue { return (*p.queues.Load())[id] }
+
+// Close releases what New made. Call it after Run.
+func (p *Processor) Close() error {
+	err := p.client.Close()
+	p.redis.Close()
+	p.sender.close()
+	return err
+}
+
+// Run works until ctx ends, and then drains: it takes no more requests, lets those in flight end for as long as the configuration says, gives the others
+// back for another processor to send, and delivers the results that there are.
+func (p *Processor) Run(ctx context.Context) error {
+	if err := p.configure(ctx); err != nil {
+		return err
+	}
+	if err := p.makePools(); err != nil {
+		return err
+	}
+	var deliverer sync.WaitGroup
+	after, stopAfter := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAfter()
+	d, err := newDeliverer(after, p)
+	if err != nil {
+		return err
+	}
+	deliverer.Go(func() { d.run(after) })
+	deliverer.Go(func() { p.flights.watch(after) })
+
+	var wg sync.WaitGroup
+	wg.Go(func() { p.intake(ctx) })
+	wg.Go(func() { p.reload(ctx) })
+	errs := make([]error, len(p.pools))
+	for i, pool := range p.pools {
+		wg.Go(func() { errs[i] = pool.run(ctx) })
+	}
+	p.ready.Store(true)
+	<-ctx.Done()
+	p.draining.Store(true)
+	p.ready.Store(false)
+	wg.Wait()
+	d.last(10 * time.Second)
+	stopAfter()
+	deliverer.Wait()
+	return errors.Join(errs...)
+}
+
+// configure writes into the store what the configuration says about it: the order of its queues, how long records are kept, and quotas. Every processor
+// of a namespace should say the same.
+func (p *Processor) configure(ctx context.Context) error {
+	ls, differ := limits(p.all())
+	for _, name := range differ {
+		p.log.Warn("queues have the same quota with different numbers; they share the count, and the smaller number holds for all", "quota", name)
+	}
+	_, err := p.client.Configure(ctx, func(cfg *twolane.Config) error {
+		if p.cfg.Store.Visibility > 0 {
+			cfg.Visibility = p.cfg.Store.Visibility
+		}
+		for _, pool := range p.cfg.Pools {
+			for _, lane := range p.lanes() {
+				q := cfg.Queues[queueName(pool.ID, lane)]
+				q.Order, q.Retention, q.Keep = store.ByDeadline, keep(p.cfg.Store.Keep), p.cfg.Store.KeepCount
+				q.Fair = lane >= 0 || p.cfg.Dispatch.Fair
+				cfg.Queues[queueName(pool.ID, lane)] = q
+			}
+		}
+		dead := cfg.Queues[deadName]
+		dead.Retention = keep(p.cfg.Store.KeepDead)
+		cfg.Queues[deadName] = dead
+		for _, l := range ls {
+			if i := slices.IndexFunc(cfg.Limits, func(o store.Limit) bool { return o.Name == l.Name }); i >= 0 {
+				cfg.Limits[i] = l
+			} else {
+				cfg.Limits = append(cfg.Limits, l)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("configure the store: %w", err)
+	}
+	return nil
+}
+
+// keep is a retention: none is said by less than 0.
+func keep(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+// lanes are the lanes of a pool; -1 is one without lanes.
+func (p *Processor) lanes() []int {
+	if p.cfg.Dispatch.Policy != config.TierPriority {
+		return []int{-1}
+	}
+	return []int{0, 1, 2, 3, 4, 5}
+}
