@@ -20,7 +20,8 @@ type Outcome struct {
 }
 
 // Done ends the command as SUCCEEDED with a result, encoded as Params are; nil is no result. The followUps are submitted in the same atomic
-// step; one that is refused (by a full queue or a held unique key) does not undo the end.
+// step, also into a queue that is full (MaxReady): work that has begun goes on. One that is refused (its unique key is held, its id is known
+// with other contents) does not undo the end.
 func Done(result any, followUps ...Submission) Outcome {
 	return Outcome{kind: store.OutcomeDone, value: result, follow: followUps}
 }

@@ -19,7 +19,7 @@ func (m *world) eachTime(s0 *state, i int, yield successor) {
 	if m.overdue(s0, i) {
 		change(StepEnd, func(s *state) { m.expire(s, i) })
 	}
-	if r.status == Processing && c.Hook && r.has(cancelReq) && !r.has(cancelOver) &&
+	if r.status == Processing && c.Hook && r.has(cancelReq) && !r.has(cancelOver) && (r.atRest() || r.has(visiting)) &&
 		!m.sc.NoCancelTimeout && m.sc.Bug != NoCancelEnd {
 		change(StepTimeout, func(s *state) { s.cmd[i].flags |= cancelOver })
 	}

@@ -41,7 +41,7 @@ type walker struct {
 type walkCommand struct {
 	due      int // tick at which it falls due, while it waits
 	deadline int // tick at which it has passed; 0 for none
-	cancelAt int // tick of the cancel request; 0 for none
+	cancelAt int // tick of the first rest after the cancel request
 	leasedAt int
 	renewed  int
 	seq      int      // order of arrival

@@ -50,7 +50,7 @@ func (w *walker) passes() {
 		if c.deadline > 0 && w.now >= c.deadline {
 			r.flags |= late
 		}
-		if r.has(cancelReq) && w.now >= c.cancelAt+WalkCancelFor {
+		if r.has(cancelReq) && (r.atRest() || r.has(visiting)) && w.now >= c.cancelAt+WalkCancelFor {
 			r.flags |= cancelOver
 		}
 		if r.place == Leased && w.now-c.renewed >= leaseTicks {

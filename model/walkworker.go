@@ -159,9 +159,10 @@ func (w *walker) outcome(x slot) (Outcome, int) {
 	}
 }
 
-// noteVisit remembers when a deadline began the time of cancel visits.
+// noteVisit remembers when the time of cancel visits began: with a deadline, or with the end of the lease in which cancel was asked for.
 func (w *walker) noteVisit(i int, before *record) {
-	if r := &w.s.cmd[i]; r.has(byDeadline) && !before.has(cancelReq) {
+	r := &w.s.cmd[i]
+	if r.has(byDeadline) && !before.has(cancelReq) || before.has(cancelReq) && before.place == Leased && !before.has(visiting) {
 		w.cmd[i].cancelAt = w.now
 	}
 }

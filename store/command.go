@@ -255,7 +255,7 @@ type Command struct {
 
 	HasHook      bool   // a Cancel hook exists for what is PROCESSING
 	CancelAsked  Millis // server time; 0 if not asked
-	CancelUntil  Millis // server time; cancel visits end here
+	CancelUntil  Millis // server time; cancel visits end here. 0 until the first rest after the request
 	CancelReason string // who or what asked, for people
 	CancelEnds   Reason // "" ends CANCELLED; else the reason of FAILED (deadline)
 }

@@ -85,11 +85,11 @@ type QueueConfig struct {
 	PauseUntil Millis  // server time; 0 means until it is taken back
 	Rates      [2]Rate // by lane
 	Order      Order   // commands that wait keep the order they came in under
-	MaxReady   int     // PENDING commands in line or scheduled at which Submit is refused; 0 for no cap
+	MaxReady   int     // PENDING commands in line or scheduled at which Submit is refused; 0 for no cap. Follow-ups of a Done pass it
 	Retention  time.Duration
 	Keep       int           // finished records; the oldest go first
 	MaxLosses  int           // in a row, that end a command
-	CancelFor  time.Duration // how long cancel visits are tried
+	CancelFor  time.Duration // how long cancel visits are tried, from the first rest after the request
 	// Fair serves the groups of the queue in turn, before priority and deadline, in both lanes.
 	Fair    bool
 	Weights map[string]float64 // turns of a group relative to the others'; 1 if it is not named

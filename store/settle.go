@@ -60,7 +60,7 @@ type Settlement struct {
 	Unstarted bool
 	// Observed is, at Throttled, how many starts per second of the type this caller believes all workers make together.
 	Observed float64
-	// FollowUps are submitted in the step in which Done ends the command.
+	// FollowUps are submitted in the step in which Done ends the command. They pass the queue's MaxReady: work that has begun goes on.
 	FollowUps []Submission
 	// Again says that this settle was sent before and its answer was not seen: lost becomes unknown.
 	Again bool

@@ -69,6 +69,9 @@ func ruleCommands(now rule.Now) []*store.Command {
 		}
 		if (c.Place == store.Leased || c.Status == store.Processing && c.HasHook) && pick(r, false, true) {
 			c.CancelAsked, c.CancelReason, c.CancelUntil = now.Wall-10_000, pick(r, "", "why"), now.Wall+pick[store.Millis](r, -1, 0, 1, 50_000)
+			if c.Place == store.Leased && pick(r, false, true) { // asked while leased
+				c.CancelUntil = 0
+			}
 			c.CancelEnds = pick(r, "", "", store.ReasonDeadline)
 		}
 		if i%5 == 4 { // an ended one

@@ -13,7 +13,7 @@ func Cancel(now Now, c *store.Command, reason string, force bool, q store.QueueC
 	}
 	if force {
 		if c.CancelAsked == 0 {
-			askCancel(now, c, q, reason)
+			askCancel(now, c, reason)
 		}
 		if c.Place == store.Leased {
 			unlease(c)
@@ -28,7 +28,7 @@ func Cancel(now Now, c *store.Command, reason string, force bool, q store.QueueC
 		}
 		return answer(store.CancelRequested)
 	}
-	askCancel(now, c, q, reason)
+	askCancel(now, c, reason)
 	if c.Place != store.Leased {
 		cancelAtRest(now, c, q)
 	}
@@ -38,17 +38,16 @@ func Cancel(now Now, c *store.Command, reason string, force bool, q store.QueueC
 	return answer(store.CancelRequested)
 }
 
-// askCancel marks the command.
-func askCancel(now Now, c *store.Command, q store.QueueConfig, reason string) {
-	c.CancelAsked, c.CancelReason = now.Wall, reason
-	c.CancelUntil = now.Wall.Add(cancelFor(q))
+// askCancel marks the command. How long visits are tried is counted from its first rest: however long its lease was, it gets one.
+func askCancel(now Now, c *store.Command, reason string) {
+	c.CancelAsked, c.CancelReason, c.CancelUntil = now.Wall, reason, 0
 	event(now, c, store.EventCancelAsk, "", reason)
 }
 
 // cancelAtRest ends a command that has no lease and was asked to cancel, or makes its cancel visit due.
 func cancelAtRest(now Now, c *store.Command, q store.QueueConfig) {
-	if c.Status == store.Processing && c.HasHook && now.Wall < c.CancelUntil {
-		visit(now, c)
+	if c.Status == store.Processing && c.HasHook && (c.CancelUntil == 0 || now.Wall < c.CancelUntil) {
+		visit(now, c, q)
 		return
 	}
 	if c.Status == store.Processing && c.HasHook {
@@ -65,7 +64,10 @@ func cancelAtRest(now Now, c *store.Command, q store.QueueConfig) {
 }
 
 // visit makes the cancel visit of a PROCESSING command due now.
-func visit(now Now, c *store.Command) {
+func visit(now Now, c *store.Command, q store.QueueConfig) {
+	if c.CancelUntil == 0 {
+		c.CancelUntil = now.Wall.Add(cancelFor(q))
+	}
 	c.Place, c.Due = store.InLine, now.Run
 }
 

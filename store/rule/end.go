@@ -76,9 +76,9 @@ func Expire(now Now, c *store.Command, q store.QueueConfig) {
 // pastDeadline ends a command at rest that has no time left, or makes its cancel visit due.
 func pastDeadline(now Now, c *store.Command, q store.QueueConfig) {
 	if c.Status == store.Processing && c.HasHook {
-		askCancel(now, c, q, "deadline")
+		askCancel(now, c, "deadline")
 		c.CancelEnds = store.ReasonDeadline
-		visit(now, c)
+		visit(now, c, q)
 		return
 	}
 	end(now, c, q, store.Failed, store.ReasonDeadline)

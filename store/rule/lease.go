@@ -61,7 +61,6 @@ func Expired(now Now, c *store.Command) bool {
 
 // Reap ends an expired lease. It is a loss only if the heartbeat of its owner has expired too.
 func Reap(now Now, c *store.Command, ownerLives bool, q store.QueueConfig, v time.Duration) {
-	defer func() { c.Owner = "" }()
 	c.Unknown = true
 	if ownerLives && !mutant.On(mutant.LossThoughOwnerLives) {
 		unlease(c)

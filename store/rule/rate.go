@@ -46,7 +46,7 @@ func (b Bucket) Force(r store.Rate, run store.Millis) Bucket {
 // Throttle is the state of the rate that throttling has lowered for one (queue, lane, type). The zero value does not exist.
 type Throttle struct {
 	Rate   float64      // starts per second at time At
-	Ceil   float64      // half of what was last throttled: up to it the way back doubles
+	Ceil   float64      // half of what was throttled first after a quiet second: up to it the way back doubles
 	At     store.Millis // run clock of the last change
 	Halved store.Millis // run clock of the last halving
 	Bucket Bucket
@@ -59,18 +59,24 @@ func (t Throttle) Throttled(run store.Millis, observed float64, lane store.Rate)
 	if lane.Limit > 0 && (base <= 0 || lane.Limit < base) {
 		base = lane.Limit
 	}
+	ceil := t.Ceil // throttles in a row lower the rate again and again; the way back goes by where the row began
 	if t.Rate > 0 {
+		if base = t.Now(run); base > t.Rate {
+			ceil = 0
+		}
 		if run-t.Halved < 10_000 { // no second halving, but this second was not without a throttle
-			t.Rate, t.At = t.Now(run), run
+			t.Rate, t.At = base, run
+			if ceil == 0 {
+				t.Ceil = max(base/2, minThrottle)
+			}
 			return t
 		}
-		base = t.Now(run)
 	}
 	if base <= 0 {
 		base = 1
 	}
 	half := max(base/2, minThrottle)
-	return Throttle{Rate: half, Ceil: half, At: run, Halved: run, Bucket: t.Bucket}
+	return Throttle{Rate: half, Ceil: max(ceil, half), At: run, Halved: run, Bucket: t.Bucket}
 }
 
 const minThrottle = 0.1 // starts per second: a throttled type is probed at least every ten seconds

@@ -101,7 +101,7 @@ var cancelCases = []kase{
 		got := ids(f.claim("w1", store.Repoll, 3))
 		f.check(len(got) == 2, "visits granted: %v", got)
 	}},
-	{"visit_retried", "a failing visit is retried after its delay until cancel_timeout from the request, then the command is CANCELLED with a note", func(f *fixture) {
+	{"visit_retried", "a failing visit is retried after its delay for cancel_timeout, then the command is CANCELLED with a note", func(f *fixture) {
 		f.queue("q", func(q *store.QueueConfig) { q.CancelFor = time.Minute })
 		f.park("a", hook)
 		f.cancel("a")
@@ -119,6 +119,34 @@ var cancelCases = []kase{
 		f.check(n >= 5 && n <= 7, "%d visits in a minute, 10 s apart", n)
 		g := f.is("a", store.Cancelled, store.Nowhere)
 		f.check(g.Error == "cancel_hook_failed: still there" && g.Ended <= epoch.Add(66*time.Second), "error %q, ended %d", g.Error, g.Ended)
+	}},
+	{"long_lease", "the time for visits is counted from the first rest after the request: a lease that was held for longer does not cost the command its visit", func(f *fixture) {
+		f.queue("q", func(q *store.QueueConfig) { q.CancelFor = time.Minute })
+		f.park("a", hook)
+		f.Pass(time.Second)
+		poll, exec := f.claim1("w1", store.Repoll, "a"), f.start("b")
+		f.tryCancel(store.CancelRequest{IDs: []string{"a", "b"}})
+		f.check(f.get("a").CancelUntil == 0, "visits end at %d, before the first", f.get("a").CancelUntil)
+		for end := f.now.Add(5 * time.Minute); f.now < end; f.Pass(f.v / 4) {
+			f.renew("w1", poll, exec)
+		}
+		f.settle(poll, store.OutcomeProcessing, hook, delay(time.Hour))
+		f.settle(exec, store.OutcomeProcessing, hook, delay(time.Hour))
+		f.check(f.get("a").CancelUntil == f.now.Add(time.Minute), "visits end at %d, now is %d", f.get("a").CancelUntil, f.now)
+		rested := f.now
+		for n := 0; f.now < rested.Add(50*time.Second); f.Pass(10 * time.Second) {
+			cs := f.claim("w1", store.Repoll, 2)
+			f.check(len(cs) == 2, "%v on visit %d", ids(cs), n)
+			for _, c := range cs {
+				f.settle(c, store.OutcomeCancelRetry, delay(time.Second), errText("still there"))
+			}
+			n++
+		}
+		f.Pass(20 * time.Second)
+		for _, id := range []string{"a", "b"} {
+			g := f.is(id, store.Cancelled, store.Nowhere)
+			f.check(strings.HasPrefix(g.Error, "cancel_hook_failed: "), "%s", show(g))
+		}
 	}},
 	{"without_workers", "a cancel comes to an end without any worker", func(f *fixture) {
 		f.park("a", hook, delay(time.Hour))

@@ -105,6 +105,18 @@ var throttleCases = []kase{
 		f.Pass(30 * time.Second)
 		f.check(len(f.claimType("t", 100)) == 100, "the rate still bounds after 40 s")
 	}},
+	{"doubles_back", "throttles in a row halve again every ten seconds; the way back doubles each quiet second up to half of where the row began", func(f *fixture) {
+		f.throttle("a", "t", 32)
+		f.submit(many("b", 150)...)
+		for end := f.now.Add(31 * time.Second); f.now < end; f.Pass(600 * time.Millisecond) {
+			f.throttleGranted(f.claimType("t", 1), 32)
+		}
+		n := f.paceType("t", 900*time.Millisecond)
+		f.check(n >= 1 && n <= 3, "%d starts in a second after four halvings of 32/s", n)
+		f.Pass(3 * time.Second)
+		n = f.paceType("t", time.Second)
+		f.check(n >= 9 && n <= 20, "%d starts in a second after three quiet ones", n)
+	}},
 	{"least", "a throttled type is still probed at least every ten seconds", func(f *fixture) {
 		f.throttle("a", "t", 0)
 		for range 12 {

@@ -47,14 +47,17 @@ local function throttlegone(t) return t.rate > 0 and throttlenow(t) >= 8 * t.cei
 local function throttled(t, observed, limit)
   local base = observed
   if limit > 0 and (base <= 0 or limit < base) then base = limit end
+  local top = t.ceil -- throttles in a row lower the rate again and again; the way back goes by where the row began
   if t.rate > 0 then
+    base = throttlenow(t)
+    if base > t.rate then top = 0 end
     if run - t.halved < 10000 then
-      t.rate, t.at = throttlenow(t), run
+      t.rate, t.at = base, run
+      if top == 0 then t.ceil = max(base / 2, 0.1) end
       return t
     end
-    base = throttlenow(t)
   end
   if base <= 0 then base = 1 end
   local half = max(base / 2, 0.1)
-  return {rate = half, ceil = half, at = run, halved = run, bucket = t.bucket}
+  return {rate = half, ceil = max(top, half), at = run, halved = run, bucket = t.bucket}
 end

@@ -37,19 +37,21 @@ local function isended(c)
   return c.sb ~= 0 and c.starts == 0 and wall >= c.sb
 end
 
-local function visit(c) c.pl, c.due = 1, run end
+local function visit(c, q)
+  if c.cu == 0 then c.cu = wall + q.cancel end
+  c.pl, c.due = 1, run
+end
 
-local function askcancel(c, q, reason, text)
-  c.ca, c.crs = wall, reason
-  c.cu = wall + q.cancel
+local function askcancel(c, reason, text)
+  c.ca, c.crs, c.cu = wall, reason, 0
   event(c, 9, '', text)
 end
 
 local function pastdeadline(c, q)
   if c.st == 2 and c.hook then
-    askcancel(c, q, 'deadline', 'deadline')
+    askcancel(c, 'deadline', 'deadline')
     c.ce = 4
-    visit(c)
+    visit(c, q)
     return
   end
   endit(c, 4, 4)
@@ -60,8 +62,8 @@ local function expire(c, q)
   pastdeadline(c, q)
 end
 
-local function cancelatrest(c)
-  if c.st == 2 and c.hook and wall < c.cu then return visit(c) end
+local function cancelatrest(c, q)
+  if c.st == 2 and c.hook and (c.cu == 0 or wall < c.cu) then return visit(c, q) end
   if c.st == 2 and c.hook then
     local e = c.e
     if not e and c.ex then e = call('GET', P .. 'e|' .. c.id) end
@@ -82,7 +84,7 @@ local function unlease(c) c.leased, c.over, c.pl = false, false, 1 end
 local function rest(c, q)
   c.pl = 1
   if c.ca ~= 0 then
-    cancelatrest(c)
+    cancelatrest(c, q)
   elseif isended(c) then
     expire(c, q)
   elseif c.st == 1 then
@@ -109,7 +111,7 @@ local function lose(c, q, text)
   event(c, 6, owner, text)
   if c.loss >= q.losses and c.ca ~= 0 then
     c.cu = wall
-    return cancelatrest(c)
+    return cancelatrest(c, q)
   end
   if c.loss >= q.losses then
     if not c.e and not c.ex then c.e = 'its worker was lost too often in a row' end
@@ -141,7 +143,7 @@ local function retry(c, s, q, owner)
   c.e, c.ex = s.err, nil
   if s.decode then c.dec = c.dec + 1 else c.dec = 0 end
   event(c, 2, owner, s.text)
-  if c.ca ~= 0 then return cancelatrest(c) end
+  if c.ca ~= 0 then return cancelatrest(c, q) end
   local d = max(s.delay, 100)
   if c.dec >= 5 then return endit(c, 4, 6) end
   if c.mf > 0 and c.fail >= c.mf then return endit(c, 4, 2) end
@@ -205,7 +207,7 @@ local function cancel(c, reason, text, force, q)
   if c.st == 5 then return 1 end
   if c.st > 2 then return 3 end
   if force then
-    if c.ca == 0 then askcancel(c, q, reason, text) end
+    if c.ca == 0 then askcancel(c, reason, text) end
     if c.leased then
       c.starts = c.starts + 1
       unlease(c)
@@ -218,8 +220,8 @@ local function cancel(c, reason, text, force, q)
     if c.ce ~= 0 and c.st == 2 then c.ce = 0 end
     return 2
   end
-  askcancel(c, q, reason, text)
-  if not c.leased then cancelatrest(c) end
+  askcancel(c, reason, text)
+  if not c.leased then cancelatrest(c, q) end
   return c.st == 5 and 1 or 2
 end
 
