@@ -21,7 +21,11 @@ type observer struct {
 	starve [2]string            // reason in the gauge, by lane
 	last   time.Duration        // when the gauges were set
 
+	loop   *dispatch.Loop
+	closer *keyCloser
+
 	tasks   chan func()
+	stop    context.CancelFunc
 	dropped atomic.Int64
 	wg      sync.WaitGroup
 }
@@ -31,21 +35,27 @@ type seriesKey struct {
 	a, b, c string
 }
 
-var starveReasons = []string{"permits", "rate", "throttled", "limit", "paused", "no worker for the type", "store", "unsettled", "suspect"}
+var starveReasons = []string{"permits", "rate", "throttled", "limit", "gate", "paused", "no worker for the type", "store", "unsettled", "suspect"}
 
-func newObserver(w *Worker) *observer {
-	o := &observer{w: w, series: map[seriesKey]Series{}, tasks: make(chan func(), 256)}
+func newObserver(w *Worker, loop *dispatch.Loop) *observer {
+	o := &observer{w: w, loop: loop, series: map[seriesKey]Series{}, tasks: make(chan func(), 256)}
 	o.wg.Go(func() {
 		for f := range o.tasks {
 			o.call(f)
 		}
 	})
+	ctx, stop := context.WithCancel(context.Background())
+	o.closer, o.stop = newKeyCloser(w.client, w.log, loop.KeysClosed), stop
+	if len(w.cfg.Gates) > 0 {
+		o.wg.Go(func() { o.closer.run(ctx) })
+	}
 	o.init()
 	return o
 }
 
 // close waits for the log lines and hooks that are due.
 func (o *observer) close() {
+	o.stop()
 	close(o.tasks)
 	o.wg.Wait()
 }
@@ -60,9 +70,20 @@ func (o *observer) init() {
 			o.get(metricStarved, lane, why)
 		}
 		for _, q := range o.w.cfg.Queues {
+			o.get(metricRemaining, q.Name)
 			o.get(metricWait, q.Name, lane)
 			o.get(metricGivenBack, q.Name, lane)
 			o.get(metricLateness, q.Name)
+		}
+	}
+	for i := range o.w.cfg.Gates {
+		g := &o.w.cfg.Gates[i]
+		for _, l := range store.Lanes {
+			for _, why := range gateReasons {
+				if g.On(l) {
+					o.get(metricGateDecisions, g.Name, l.String(), why)
+				}
+			}
 		}
 	}
 	for _, b := range o.w.bindings {
@@ -144,6 +165,7 @@ func (o *observer) event(e *dispatch.Event) {
 	case dispatch.Started:
 		lane := e.Lane.String()
 		o.get(metricInvocations, e.Queue, lane, e.Type).Add(1)
+		o.remaining(e)
 		o.get(metricWait, e.Queue, lane).Observe(max(0, e.D.Seconds()))
 		if e.Lane == Repoll && !e.Inv.Class.Visit() {
 			o.get(metricLateness, e.Queue).Observe(max(0, e.D.Seconds()))
@@ -197,6 +219,8 @@ func (o *observer) event(e *dispatch.Event) {
 		o.starving(e)
 	case dispatch.Unclaimable:
 		o.get(metricUnclaimable, e.Queue, e.Lane.String(), e.Type).Set(float64(e.N))
+	case dispatch.GateDecided, dispatch.GateClosed, dispatch.GateOpen, dispatch.GateSource, dispatch.GateKey:
+		o.gateEvent(e)
 	case dispatch.Reaped:
 		o.get(metricLosses).Add(float64(e.N))
 		o.get(metricExpirations).Add(float64(e.M))
@@ -270,6 +294,15 @@ func (o *observer) starving(e *dispatch.Event) {
 	}
 }
 
+// remaining notes how much time commands with a deadline have left when their handler starts.
+func (o *observer) remaining(e *dispatch.Event) {
+	for _, it := range e.Inv.Items {
+		if d := it.Left(); d > 0 {
+			o.get(metricRemaining, e.Queue).Observe(d.Seconds())
+		}
+	}
+}
+
 // gauges sets what is read from the loop's condition, at most four times a second.
 func (o *observer) gauges(p *dispatch.Pulse) {
 	if p.At-o.last < 250*time.Millisecond && o.last != 0 {
@@ -285,4 +318,5 @@ func (o *observer) gauges(p *dispatch.Pulse) {
 	o.get(metricLeases).Set(float64(p.Leases))
 	o.get(metricUnsettled).Set(float64(p.Unsettled))
 	o.get(metricStuck).Set(float64(p.Overdue))
+	o.gateGauges()
 }

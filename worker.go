@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/twolane/twolane/gate"
 	"github.com/twolane/twolane/internal/clock"
 	"github.com/twolane/twolane/internal/dispatch"
 	"github.com/twolane/twolane/store"
@@ -41,6 +43,8 @@ type WorkerConfig struct {
 	Overdue OverduePolicy
 	// StarvedAfter is after how many poll intervals without a start a lane with eligible work is warned of; 0 means 5.
 	StarvedAfter int
+	// Gates size what the worker claims by signals from outside. They say nothing about other workers.
+	Gates []gate.Binding
 	// Visibility, if set, is asserted: Run fails if the namespace has another one.
 	Visibility time.Duration
 
@@ -96,7 +100,7 @@ type Starvation struct {
 	Queue    string // where the oldest one waits
 	Eligible int
 	Oldest   time.Duration // how long it has waited
-	Reason   string        // permits, rate, throttled, limit, paused, store, unsettled, "no worker for the type"
+	Reason   string        // permits, rate, throttled, limit, gate, paused, store, unsettled, "no worker for the type"
 	Detail   string
 }
 
@@ -185,6 +189,9 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		cfg.Logger = c.log
 	}
 	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if err := cfg.bindGates(); err != nil {
 		return nil, err
 	}
 	var b [16]byte
@@ -289,6 +296,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer close(w.done)
 	defer obs.close()
+	defer w.runGates(ctx, loop)()
 	report := DrainReport(loop.Run(ctx, w.cfg.DrainBudget))
 	w.mu.Lock()
 	w.report = report
@@ -307,7 +315,7 @@ func (w *Worker) prepare(ctx context.Context) (*dispatch.Loop, *observer, error)
 	if w.loop != nil {
 		return nil, nil, errors.New("twolane: Run was called before; make another worker")
 	}
-	problems := w.problems
+	problems := append(slices.Clone(w.problems), w.gateTypes()...)
 	if len(w.bindings) == 0 && len(problems) == 0 {
 		problems = append(problems, invalid("handlers", "are missing: call Handle before Run"))
 	}
@@ -324,8 +332,8 @@ func (w *Worker) prepare(ctx context.Context) (*dispatch.Loop, *observer, error)
 		}
 	}
 	w.started = w.clock.Now()
-	obs := newObserver(w)
 	w.loop = dispatch.NewLoop(w.dispatchConfig(), w.client.store, w.clock)
+	obs := newObserver(w, w.loop)
 	w.loop.Observe, w.loop.Gauge = obs.event, obs.gauges
 	return w.loop, obs, nil
 }
@@ -344,6 +352,7 @@ func (w *Worker) dispatchConfig() dispatch.Config {
 	for _, q := range w.cfg.Queues {
 		cfg.Queues = append(cfg.Queues, dispatch.Queue{Name: q.Name, Weight: max(1, q.Weight), Reserve: q.Reserve})
 	}
+	cfg.Gates, cfg.Wall = w.cfg.Gates, func(time.Duration) time.Time { return time.Now() }
 	for _, b := range w.bindings {
 		cfg.Types = append(cfg.Types, b.dispatch)
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/twolane/twolane"
+	"github.com/twolane/twolane/gate"
 	"github.com/twolane/twolane/store"
 )
 
@@ -349,7 +350,8 @@ func TestF006_F115_ContradictoryConfigs(t *testing.T) {
 // Every metric is there at zero before anything has happened.
 func TestMetricsAreInitialised(t *testing.T) {
 	rigged(t, 0, func(r *rig) {
-		w := r.work(twolane.WorkerConfig{}, func(w *twolane.Worker) {
+		gates := []gate.Binding{{Name: "g", Gate: gate.Constant(1)}}
+		w := r.work(twolane.WorkerConfig{Gates: gates}, func(w *twolane.Worker) {
 			twolane.Handle(w, "a", handler{Execute: func(context.Context, *job) (twolane.Outcome, error) { return twolane.Done(nil), nil }})
 		})
 		time.Sleep(sec)

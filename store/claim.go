@@ -24,6 +24,8 @@ type Want struct {
 	Turn int
 	// Suspect lets one command of class suspect in; it comes alone in its grant.
 	Suspect bool
+	// Visits asks for cancel visits alone, as if the queue was paused.
+	Visits bool
 }
 
 // TypeWant is one type of a want.

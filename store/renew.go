@@ -31,6 +31,8 @@ type Worker struct {
 	Running [2]int
 	// Draining workers claim nothing any more.
 	Draining bool
+	// Gates are those of its gates that hold something back, at most 50.
+	Gates []GateState
 
 	Seen    Millis // server time of the last Renew; set by the store
 	Expires Millis // lease clock; set by the store

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/twolane/twolane/gate"
 	"github.com/twolane/twolane/store"
 )
 
@@ -106,6 +107,11 @@ const (
 	Unclaimable                         // commands of Type in Queue and Lane have no worker; N of them, 0 when that is over
 	Reaped                              // maintenance of one of our calls ended leases; N losses of a worker, M others
 	Refused                             // the store refused a settlement as invalid; Item, Err
+	GateDecided                         // a gate decided about N commands or claims; Gate, Text is the reason, Detail
+	GateClosed                          // a gate has been closed for a while; Gate, D since it closed
+	GateOpen                            // it is open again; Gate, D that it was closed
+	GateSource                          // the source of a gate answers (N is 1) or does not; Gate
+	GateKey                             // a gate closes Key for D; Gate
 	Drained                             // a drain is over; Text
 	DrainStarted
 )
@@ -127,6 +133,8 @@ type Event struct {
 	Text    string
 	Detail  string
 	Err     error
+	Gate    *GateCell
+	Key     gate.Key
 }
 
 func (a *Actions) reset() {

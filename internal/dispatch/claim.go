@@ -50,6 +50,10 @@ func (cl *claimer) wake(c *Core) time.Duration {
 	if !c.roomy() {
 		return 0
 	}
+	g := c.gates.wake()
+	if g > 0 && (c.gates.hold > 0 || g < cl.next) {
+		return g
+	}
 	return max(1, cl.next)
 }
 
@@ -118,11 +122,15 @@ func (c *Core) stepClaim(now time.Duration) {
 	case c.drain.on:
 		return
 	}
-	if !c.roomy() || !(now >= cl.next || c.wanted()) {
+	if !c.roomy() || c.gates.held(now) || !(now >= cl.next || c.wanted() || c.gates.look(now)) {
 		return
 	}
 	call := &ClaimCall{first: now}
-	c.share.ask(c, now, call)
+	c.share.ask(c, call)
+	if !c.gates.none() {
+		c.shape(now, call)
+	}
+	c.share.admitSuspect(c, now, call)
 	if len(call.Req.Wants) == 0 {
 		cl.next = now + c.cfg.Poll
 		return
@@ -169,9 +177,14 @@ func (c *Core) Claimed(now time.Duration, call *ClaimCall, reply store.ClaimRepl
 	c.replied(now, &reply.MaintainReply)
 	n := len(reply.Grants)
 	c.event(Event{Kind: ClaimDone, D: now - call.sent, N: n})
+	started := len(c.live)
 	for i := range reply.Grants {
 		c.granted(now, call, &reply, &reply.Grants[i])
 	}
+	if c.gates.sent && len(c.live) == started { // at full speed it would go through the whole queue
+		c.gates.hold = now + gateHold
+	}
+	c.gates.sent = false
 	if len(reply.Wants) == len(call.Req.Wants) {
 		c.share.answer(c, call, &reply)
 	}
@@ -208,6 +221,9 @@ func (c *Core) planClaim(now time.Duration, call *ClaimCall, reply *store.ClaimR
 		}
 	}
 	if call.tries > 1 { // it may have been the answer to an earlier try, which says nothing of what is there now
+		cl.next = now
+	}
+	if c.gates.served(call, reply) {
 		cl.next = now
 	}
 	if cl.due > 0 {
@@ -259,6 +275,9 @@ func (c *Core) granted(now time.Duration, call *ClaimCall, reply *store.ClaimRep
 			return
 		}
 	}
+	if !c.verdicts(now, call, g) {
+		return
+	}
 	inv := newInvocation(c.cfg.Types[i], g)
 	inv.Wait, inv.started = c.waited(reply.Now, g), now
 	c.enter(inv)
@@ -297,16 +316,22 @@ func (c *Core) waited(now store.Millis, g *store.Grant) time.Duration {
 
 // giveBack returns commands whose handler was not called.
 func (c *Core) giveBack(now, sent time.Duration, g *store.Grant, delay time.Duration, why string) {
+	inv := c.unstarted(g)
+	for _, it := range inv.Items {
+		c.hold(it, sent)
+		c.returnUnstarted(it, delay, why)
+	}
+}
+
+// unstarted is the invocation of a grant that ends without a call of its handler.
+func (c *Core) unstarted(g *store.Grant) *Invocation {
 	t := &Type{Name: g.Items[0].Type}
 	if i, ok := c.types[t.Name]; ok {
 		t = c.cfg.Types[i]
 	}
 	inv := newInvocation(t, g)
 	inv.over = true
-	for _, it := range inv.Items {
-		c.hold(it, sent)
-		c.returnUnstarted(it, delay, why)
-	}
+	return inv
 }
 
 func (c *Core) returnUnstarted(it *Item, delay time.Duration, why string) {

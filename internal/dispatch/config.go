@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/twolane/twolane/gate"
 	"github.com/twolane/twolane/store"
 )
 
@@ -16,6 +17,7 @@ type Config struct {
 	Policy  Policy
 	Permits [2]int // by lane
 	Types   []*Type
+	Gates   []gate.Binding // valid ones
 
 	Poll       time.Duration // between claims while nothing is known to be due; +/- 10 %
 	Visibility time.Duration // until the store's first reply tells
@@ -26,6 +28,8 @@ type Config struct {
 	// Rand returns numbers in [0,1) and Nonce names for claim calls; both are called only by the core.
 	Rand  func() float64
 	Nonce func() string
+	// Wall is the time of day at a time of the core, for gates; called only by the core.
+	Wall func(now time.Duration) time.Time
 }
 
 // Queue is one queue's share of the permits.
@@ -83,6 +87,9 @@ func (c *Config) withDefaults() Config {
 	}
 	if d.Rand == nil {
 		d.Rand = rand.Float64
+	}
+	if d.Wall == nil {
+		d.Wall = func(time.Duration) time.Time { return time.Now() }
 	}
 	if d.Nonce == nil {
 		d.Nonce = crand.Text // 26 characters of base32

@@ -35,6 +35,7 @@ type Core struct {
 
 	claim  claimer
 	share  sharer
+	gates  gates
 	renew  renewer
 	settle settler
 	starve starver
@@ -56,6 +57,7 @@ func New(cfg Config) *Core {
 		}
 	}
 	c.share.init(&c.cfg)
+	c.gates.init(c.cfg.Gates)
 	c.claim.hungry = [2][2]bool{{true, true}, {true, true}}
 	return c
 }
@@ -195,6 +197,7 @@ func (c *Core) begin(now time.Duration, inv *Invocation) {
 func (c *Core) enter(inv *Invocation) {
 	c.held[inv.Lane]++
 	c.share.enter(c, inv)
+	c.enterGates(inv)
 	c.live = append(c.live, inv)
 	inv.listAt = len(c.live)
 	if inv.Class.Suspect() {
@@ -222,6 +225,7 @@ func (c *Core) leave(inv *Invocation) {
 func (c *Core) release(inv *Invocation) {
 	c.held[inv.Lane]--
 	c.share.leave(c, inv)
+	c.leaveGates(inv)
 }
 
 // Ended says that the handler of inv has returned and has answered, or not, for its items.
@@ -258,6 +262,7 @@ func (c *Core) answered(now time.Duration, it *Item) {
 	if c.runs[it.Cmd.ID] == it {
 		delete(c.runs, it.Cmd.ID)
 	}
+	c.learn(now, it)
 	c.finish(now, it)
 }
 
@@ -270,6 +275,7 @@ func (c *Core) pulse(now time.Duration) Pulse {
 		p.Free[l] = c.cfg.Permits[l] - c.held[l]
 		p.Starving[l] = c.starve.lanes[l].why
 	}
+	p.Gates = c.holding(now)
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twolane/twolane/gate"
 	"github.com/twolane/twolane/store"
 )
 
@@ -33,6 +34,7 @@ type Invocation struct {
 	listAt   int // place in Core.live
 	item     [1]Item
 	itemRefs [1]*Item
+	cells    []*GateCell // that it counts under
 
 	// Of the shell.
 	ctx    context.Context
@@ -57,6 +59,9 @@ type Item struct {
 	answered atomic.Uint32          // 0: no; 1: out is being written; else hasAnswer + its kind
 	out      store.Settlement       // the core's own once there is an answer
 	progress atomic.Pointer[[]byte] // not sent yet
+	signal   atomic.Uint32          // 1 + what the handler says about the backend; 0: what its answer says
+	after    atomic.Int64           // Duration that the backend asked to wait
+	queued   atomic.Int64           // Duration that the work waited in the backend
 	fenceAt  atomic.Int64           // Duration at which the lease may not be relied on any more
 
 	// Of the core.
@@ -114,8 +119,24 @@ func (it *Item) Context() context.Context { return it.ctx }
 // SetProgress lets the next renewal carry p, which must not be changed any more. What was set before and not yet sent is forgotten.
 func (it *Item) SetProgress(p []byte) { it.progress.Store(&p) }
 
+// SetSignal says what the backend told about its load, in place of what the answer says: how long it asks to wait, and how long the work has waited
+// in it, if that is known.
+func (it *Item) SetSignal(s gate.Signal, after, queued time.Duration) {
+	it.after.Store(int64(after))
+	it.queued.Store(int64(queued))
+	it.signal.Store(1 + uint32(s))
+}
+
 // Alive reports whether the lease can be relied on at now.
 func (it *Item) Alive(now time.Duration) bool { return now < time.Duration(it.fenceAt.Load()) }
+
+// Left is how much time its deadline left it when its handler was called; 0 if it has none.
+func (it *Item) Left() time.Duration {
+	if it.endsAt == 0 {
+		return 0
+	}
+	return max(0, it.endsAt-it.Inv.started)
+}
 
 // Sent is when the call was sent that the lease is counted from.
 func (it *Item) Sent() time.Duration { return it.sent }

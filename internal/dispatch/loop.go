@@ -59,8 +59,9 @@ type Pulse struct {
 	Draining bool
 	Visibility time.Duration
 	Workers    int
-	Starving   [2]string // why a lane with eligible work starts nothing; "" if it does not starve
-	Handlers   int64     // that have not returned, as the shell has counted them
+	Starving   [2]string         // why a lane with eligible work starts nothing; "" if it does not starve
+	Gates      []store.GateState // that hold something back
+	Handlers   int64             // that have not returned, as the shell has counted them
 }
 
 // NewLoop returns a loop that has not started. st is called concurrently.
@@ -122,6 +123,15 @@ func (l *Loop) Pulse() (p Pulse, now time.Duration) {
 	p.Handlers = l.runs.Load()
 	return p, l.clock.Now()
 }
+
+// GatesChanged says that a gate's reading may have changed. It does not wait.
+func (l *Loop) GatesChanged() { l.post(l.core.GatesChanged) }
+
+// KeysClosed says that the keys are closed that gates wanted closed, or cannot be. It does not wait.
+func (l *Loop) KeysClosed() { l.post(l.core.KeysClosed) }
+
+// EachGate calls f for every gate that was looked at. It may be called in Observe and Gauge alone.
+func (l *Loop) EachGate(f func(*GateCell)) { l.core.EachGate(f) }
 
 // post lets f run in the loop's goroutine.
 func (l *Loop) post(f func(now time.Duration)) {

@@ -99,6 +99,7 @@ func (c *Core) sendRenew(now time.Duration, items []*Item, kind renewKind) {
 	w := c.cfg.Worker
 	w.Running = c.held
 	w.Draining = c.drain.on
+	w.Gates = c.holding(now)
 	call.Req = store.RenewRequest{Worker: w, Gone: kind == renewGone, Leases: make([]store.RenewItem, len(items))}
 	for i, it := range items {
 		ri := store.RenewItem{ID: it.Cmd.ID, Lease: it.Cmd.Lease, Overdue: it.Inv.overdue}

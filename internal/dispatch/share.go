@@ -71,7 +71,7 @@ func (s *sharer) outstanding(l store.Lane) int {
 }
 
 // ask fills in what a claim asks for.
-func (s *sharer) ask(c *Core, now time.Duration, call *ClaimCall) {
+func (s *sharer) ask(c *Core, call *ClaimCall) {
 	req := &call.Req
 	s.wantQueue = s.wantQueue[:0]
 	for _, l := range store.Lanes {
@@ -95,9 +95,13 @@ func (s *sharer) ask(c *Core, now time.Duration, call *ClaimCall) {
 			s.split(c, req, l, req.Free[l])
 		}
 	}
-	if n := len(req.Wants); n > 0 && !c.suspectYoung(now) {
+}
+
+// admitSuspect lets one of the wants have a suspect.
+func (s *sharer) admitSuspect(c *Core, now time.Duration, call *ClaimCall) {
+	if n := len(call.Req.Wants); n > 0 && !c.suspectYoung(now) {
 		s.flag = (s.flag + 1) % n
-		req.Wants[s.flag].Suspect = true
+		call.Req.Wants[s.flag].Suspect = true
 	}
 }
 

@@ -57,7 +57,7 @@ func (s *starver) due(c *Core) time.Duration {
 
 // suspicious reports whether something other than a lack of work may keep the lane from starting.
 func (s *starver) suspicious(c *Core, l store.Lane) bool {
-	if c.free(l) == 0 || !c.roomy() {
+	if c.free(l) == 0 || !c.roomy() || c.gates.holds(l) {
 		return true
 	}
 	for q := range c.share.report[l] {
@@ -157,6 +157,9 @@ func (c *Core) reason(now time.Duration, l store.Lane, q int, st *store.Stats) (
 	}
 	if c.free(l) == 0 && !c.claim.flight {
 		return "permits", c.blocked(now, l)
+	}
+	if detail, ok := c.gateReason(l, c.cfg.Queues[q].Name); ok {
+		return "gate", detail
 	}
 	r := &c.share.report[l][q]
 	switch r.Why {

@@ -112,7 +112,7 @@ func TestLint(t *testing.T) {
 			}
 			for _, l := range f.GetMetric()[0].GetLabel() {
 				switch l.GetName() {
-				case "queue", "lane", "type", "state", "reason", "outcome", "call", "limit":
+				case "queue", "lane", "type", "state", "reason", "outcome", "call", "limit", "gate", "scope":
 				default:
 					t.Errorf("%s has label %s", f.GetName(), l.GetName())
 				}

@@ -103,7 +103,7 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 	given := map[string]int{}
 	q := cl.s.cfg.Queue(w.Queue)
 	paused := q.Paused(cl.now.Wall)
-	stopped := paused == store.PauseAll || paused == store.PauseIntake && lane == store.Intake
+	stopped := w.Visits || paused == store.PauseAll || paused == store.PauseIntake && lane == store.Intake
 	skip := map[string]bool{} // types that had all they may have, or are throttled
 	throttled := false
 	cl.refused = map[string]bool{}
@@ -159,6 +159,8 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 	}
 	switch {
 	case rep.Granted >= w.Max || cl.left[lane] <= 0:
+	case w.Visits:
+		rep.Why = store.WhyEmpty
 	case stopped:
 		rep.Why = store.WhyPaused
 		if until := q.PauseUntil; until != 0 {

@@ -62,7 +62,11 @@ func claimArgs(req *store.ClaimRequest) []string {
 	args = append(args, req.Worker, req.Nonce, itoa(int64(req.Free[0])), itoa(int64(req.Free[1])), itoa(int64(bytes)), itoa(int64(len(req.Wants))))
 	for i := range req.Wants {
 		w := &req.Wants[i]
-		args = append(args, w.Queue, laneArg[w.Lane&1], itoa(int64(w.Max)), itoa(int64(w.Turn)), boolArg(w.Suspect), itoa(int64(len(w.Types))))
+		turn := int64(w.Turn)
+		if w.Visits {
+			turn = -1
+		}
+		args = append(args, w.Queue, laneArg[w.Lane&1], itoa(int64(w.Max)), itoa(turn), boolArg(w.Suspect), itoa(int64(len(w.Types))))
 		for _, t := range w.Types {
 			args = append(args, t.Type, itoa(int64(max(1, t.Batch))), itoa(int64(t.Max)))
 		}

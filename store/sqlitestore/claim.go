@@ -104,7 +104,7 @@ func (cl *claim) want(w *store.Want) (store.WantReport, error) {
 	lane := w.Lane & 1
 	cfg := cl.w.st.cfg.Queue(w.Queue)
 	paused := cfg.Paused(cl.now.Wall)
-	stopped := paused == store.PauseAll || paused == store.PauseIntake && lane == store.Intake
+	stopped := w.Visits || paused == store.PauseAll || paused == store.PauseIntake && lane == store.Intake
 	choices, err := cl.choices(w)
 	if err != nil {
 		return rep, err
@@ -155,6 +155,8 @@ func (cl *claim) want(w *store.Want) (store.WantReport, error) {
 	case rep.Granted >= w.Max || cl.left[lane] <= 0:
 	case cl.skipped(choices, lane):
 		rep.Why = store.WhyMore
+	case w.Visits:
+		rep.Why = store.WhyEmpty
 	case stopped:
 		rep.Why = store.WhyPaused
 		if until := cfg.PauseUntil; until != 0 {

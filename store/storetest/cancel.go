@@ -101,6 +101,23 @@ var cancelCases = []kase{
 		got := ids(f.claim("w1", store.Repoll, 3))
 		f.check(len(got) == 2, "visits granted: %v", got)
 	}},
+	{"visits_alone", "a want of visits alone gets cancel visits and nothing else, whatever is due", func(f *fixture) {
+		f.park("due", hook)
+		f.park("asked", hook)
+		f.submit(sub("new"))
+		f.Pass(time.Minute)
+		f.cancel("asked")
+		want := func(lane store.Lane) store.ClaimReply {
+			r := f.claimFor("w1", lane, 5)
+			r.Wants[0].Visits = true
+			return f.tryClaim(r)
+		}
+		r := want(store.Intake)
+		f.check(len(r.Grants) == 0 && r.Wants[0].Why == store.WhyEmpty, "%+v", r)
+		r = want(store.Repoll)
+		f.check(len(r.Grants) == 1 && r.Grants[0].Class == store.ClassCancel && r.Grants[0].Items[0].ID == "asked" && r.Wants[0].Why == store.WhyEmpty, "%+v", r)
+		f.check(len(f.claim("w1", store.Repoll, 5)) == 1 && len(f.claim("w1", store.Intake, 5)) == 1, "the others are gone")
+	}},
 	{"visit_retried", "a failing visit is retried after its delay for cancel_timeout, then the command is CANCELLED with a note", func(f *fixture) {
 		f.queue("q", func(q *store.QueueConfig) { q.CancelFor = time.Minute })
 		f.park("a", hook)

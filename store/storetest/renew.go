@@ -94,6 +94,8 @@ var renewCases = []kase{
 		w := store.Worker{
 			ID: "w1", Name: "n", Host: "h", PID: 7, Version: "v1", Started: epoch - 5, Queues: []string{"q", "q2"}, Types: [2][]string{{"t", "u"}, {"t"}},
 			Permits: [2]int{10, 20}, Running: [2]int{1, 2}, Draining: true,
+			Gates: []store.GateState{{Gate: "g", Lane: store.Repoll, Queues: []string{"q"}, Types: []string{"t"}, Class: "overflow", Budget: 0.25, Held: 3, Full: true,
+				Value: new(0.9), Threshold: new(0.8), Up: true, Read: epoch - 2, Since: epoch - 3, Opens: epoch + 9, Reason: "closed", Detail: "d"}},
 		}
 		r, err := f.s.Renew(f.ctx(), store.RenewRequest{Worker: w})
 		f.ok(err)

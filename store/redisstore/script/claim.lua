@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- claim.lua: bounded maintenance, then leases for all wants of one worker.
 -- KEYS  the guard pair
--- ARGV  worker, nonce, free of intake, free of repoll, bytes, number of wants; for each want: queue, lane (i, k), max, turn,
---       suspect (0, 1), number of types; for each type: type, batch, max
+-- ARGV  worker, nonce, free of intake, free of repoll, bytes, number of wants; for each want: queue, lane (i, k), max, turn
+--       (-1: cancel visits alone), suspect (0, 1), number of types; for each type: type, batch, max
 -- reply {maintenance, {granted, why, next in ms} for each want flat, first token, grants, ids, records, definitions of lines,
 --       lease values, ends of leases}; the grants are runs: lane, class, items of each but the last (2 bytes), items of all (2 bytes),
 --       line (2 bytes). The last two only when a claim is repeated.

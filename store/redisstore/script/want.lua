@@ -159,7 +159,8 @@ local function want(q, lane, wmax, turn, suspect, types)
   local Q, li = qcfg(q), lane == 'i' and 1 or 2
   local mode = Q.pause
   if Q.til ~= 0 and wall >= Q.til then mode = 0 end
-  local stopped = mode == 2 or mode == 1 and lane == 'i'
+  local visits = turn < 0
+  local stopped = visits or mode == 2 or mode == 1 and lane == 'i'
   w = {q = q, lane = lane, status = li, n = min(wmax, free[lane]), granted = 0, types = types, why = 0, next = 0, lines = {},
     first = #gids + 1, bytype = {}, xrem = {}, xladd = {}, asked = {}}
   if w.n <= 0 then return 0, 0, 0 end
@@ -214,8 +215,8 @@ local function want(q, lane, wmax, turn, suspect, types)
   if w.granted >= w.n then
     w.why = 0
   elseif w.why == 0 then
-    w.why = stopped and 2 or throttled and 4 or 1
-    if stopped and Q.til ~= 0 then soon(Q.til - wall) end
+    w.why = stopped and not visits and 2 or throttled and 4 or 1
+    if w.why == 2 and Q.til ~= 0 then soon(Q.til - wall) end
   end
   -- picked: write
   leaseall()

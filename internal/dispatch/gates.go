@@ -1,0 +1,398 @@
+package dispatch
+
+import (
+	"slices"
+	"time"
+
+	"github.com/twolane/twolane/gate"
+	"github.com/twolane/twolane/store"
+)
+
+// gates are the gates of a worker, each with a cell for every scope that its binding tells apart. What a cell counts follows from the live
+// invocations, and from nothing that anybody has to give back.
+type gates struct {
+	binds []*bound
+	asked int  // number of the last look: a gate is read once in it
+	turn  int  // of wants, when they share what little a gate leaves
+	short bool // the last claim asked for less than it wanted, and got less than it asked for
+	tries int  // such claims in a row
+	again bool // look at the next step: something was told, or has ended under a gate that was full
+	next  time.Duration
+	sent  bool          // something of the claim at hand was sent back
+	hold  time.Duration // no claim before it: what the last one brought was given back, and a key is being closed
+
+	report   []store.GateState // of what holds back
+	reported time.Duration     // when it was made
+	state    uint64            // changes of the open and closed
+	told     uint64            // at the last registration
+}
+
+// bound is a binding with its cells.
+type bound struct {
+	gate.Binding
+	judge    gate.Judge
+	listener gate.Listener
+	cells    map[cellKey]*GateCell
+	waits    map[gate.Key]*waitRow
+}
+
+type cellKey struct {
+	lane              store.Lane
+	queue, typ, class string
+}
+
+// GateCell is a gate in one scope. It belongs to the core: it may be looked at in Loop.Observe and Loop.Gauge alone.
+type GateCell struct {
+	b     *bound
+	key   cellKey
+	held  int
+	pace  pace
+	seen  int // number of the look that read is of
+	read  gate.Reading
+	left  int  // room that the wants of this look have not been given
+	full  bool // room was refused at the last look
+	known bool // it was read once
+
+	closed bool          // as of read
+	since  time.Duration // of closed
+	warned bool          // an episode was told of
+	down   bool          // the source, as told
+	noted  time.Duration // when a refusal was last counted
+}
+
+func (g *gates) init(bs []gate.Binding) {
+	for _, b := range bs {
+		x := &bound{Binding: b, cells: map[cellKey]*GateCell{}, waits: map[gate.Key]*waitRow{}}
+		x.judge, _ = b.Gate.(gate.Judge)
+		x.listener, _ = b.Gate.(gate.Listener)
+		g.binds = append(g.binds, x)
+	}
+}
+
+func (g *gates) none() bool { return len(g.binds) == 0 }
+
+// cell returns the cell of b for commands of that kind. Classes beyond a bound share one.
+func (b *bound) cell(l store.Lane, queue, typ, class string) *GateCell {
+	k := cellKey{lane: l}
+	if b.Per&gate.PerQueue != 0 {
+		k.queue = queue
+	}
+	if b.Per&gate.PerType != 0 {
+		k.typ = typ
+	}
+	if b.ByClass() {
+		k.class = class
+	}
+	c := b.cells[k]
+	if c == nil {
+		if b.Per&gate.PerClass != 0 && len(b.cells) >= maxCells && class != otherClass {
+			return b.cell(l, queue, typ, otherClass)
+		}
+		c = &GateCell{b: b, key: k}
+		b.cells[k] = c
+	}
+	return c
+}
+
+const (
+	maxCells   = 200
+	otherClass = "_other"
+)
+
+// look reads the gate of a cell, once in a claim, and says how many more may start.
+func (c *Core) look(now time.Duration, x *GateCell) int {
+	g := &c.gates
+	if x.seen == g.asked {
+		return x.left
+	}
+	x.seen = g.asked
+	permits := c.cfg.Permits[x.key.lane]
+	wall := c.cfg.Wall(now)
+	r := x.b.Gate.Read(wall, x.scope(permits)).Normal()
+	age := time.Duration(0)
+	if !r.At.IsZero() {
+		age = wall.Sub(r.At)
+	}
+	x.left = max(0, x.pace.allowed(now, age, &r, permits, x.held)-x.held)
+	x.took(c, now, wall, r)
+	if x.full = x.left == 0; x.full {
+		x.refused(c, now)
+	}
+	return x.left
+}
+
+func (x *GateCell) scope(permits int) gate.Scope {
+	return gate.Scope{Lane: x.key.lane, Queue: x.key.queue, Type: x.key.typ, Class: x.key.class, Permits: permits, Held: x.held}
+}
+
+// took notes a reading and tells of what has changed.
+func (x *GateCell) took(c *Core, now time.Duration, wall time.Time, r gate.Reading) {
+	closed := r.Budget == 0
+	if !x.known || closed != x.closed {
+		if x.warned && !closed {
+			c.event(Event{Kind: GateOpen, Gate: x, D: now - x.since})
+			x.warned = false
+		}
+		x.since = now
+		if x.known || closed {
+			c.gates.state++
+			c.renew.at = min(c.renew.at, max(now, c.renew.started+time.Second)) // others are to know
+		}
+	}
+	if x.closed = closed; closed && !x.warned && now-x.since >= c.patience() {
+		x.warned = true
+		c.event(Event{Kind: GateClosed, Gate: x, D: now - x.since})
+	}
+	if r.Up == x.down { // down is about what was told
+		x.down = !r.Up
+		c.event(Event{Kind: GateSource, Gate: x, N: map[bool]int{true: 1}[r.Up]})
+	}
+	if r.Since.IsZero() {
+		r.Since = wall.Add(x.since - now)
+	}
+	x.read, x.known = r, true
+	if closed && !r.Opens.IsZero() {
+		if at := now + max(0, r.Opens.Sub(wall)); c.gates.next <= now || at < c.gates.next {
+			c.gates.next = at
+		}
+	}
+}
+
+// refused counts that a cell left no room, once a second.
+func (x *GateCell) refused(c *Core, now time.Duration) {
+	if x.noted != 0 && now-x.noted < time.Second {
+		return
+	}
+	x.noted = max(now, 1)
+	why := x.read.Reason
+	if !x.closed {
+		why = gate.Full
+	}
+	c.event(Event{Kind: GateDecided, Gate: x, Text: string(why), N: 1})
+}
+
+// shape takes from the wants of a claim what gates do not leave room for. A type that is shut out is asked for in the repoll lane all the same, for
+// cancel visits.
+func (c *Core) shape(now time.Duration, call *ClaimCall) {
+	g := &c.gates
+	g.asked++
+	g.short, g.again, g.next = false, false, 0
+	wants := call.Req.Wants
+	visits := make([]store.Want, 0, 4)
+	for i := range wants {
+		w := &wants[(i+g.turn)%len(wants)]
+		kept, shut := c.narrow(now, w)
+		if len(shut) > 0 || len(kept) == 0 || w.Max == 0 {
+			g.short = true
+		}
+		if len(kept) == 0 {
+			w.Max = 0
+		}
+		if w.Max == 0 {
+			shut = w.Types
+		}
+		w.Types = kept
+		if w.Lane == store.Repoll && len(shut) > 0 && !slices.ContainsFunc(visits, func(v store.Want) bool { return v.Queue == w.Queue }) {
+			visits = append(visits, store.Want{Queue: w.Queue, Lane: w.Lane, Max: call.Req.Free[w.Lane], Types: shut, Visits: true})
+		}
+	}
+	call.Req.Wants = append(slices.DeleteFunc(wants, func(w store.Want) bool { return w.Max == 0 }), visits...)
+}
+
+// narrow brings one want under the gates: its Max under those that are about all of its types, the Max of a type under those about some.
+func (c *Core) narrow(now time.Duration, w *store.Want) (kept, shut []store.TypeWant) {
+	all := make([][]*GateCell, len(w.Types))
+	for i, t := range w.Types {
+		for _, b := range c.gates.binds {
+			if !b.ByClass() && b.Covers(w.Lane, w.Queue, t.Type) {
+				all[i] = append(all[i], b.cell(w.Lane, w.Queue, t.Type, ""))
+			}
+		}
+	}
+	var open [][]*GateCell
+	for i, t := range w.Types {
+		if slices.ContainsFunc(all[i], func(x *GateCell) bool { return c.look(now, x) == 0 }) {
+			shut = append(shut, t)
+			continue
+		}
+		kept, open = append(kept, t), append(open, all[i])
+	}
+	if len(kept) == 0 {
+		return nil, shut
+	}
+	common := func(x *GateCell) bool {
+		return !slices.ContainsFunc(open, func(o []*GateCell) bool { return !slices.Contains(o, x) })
+	}
+	for _, x := range open[0] {
+		if common(x) && x.left < w.Max {
+			w.Max, c.gates.short = x.left, true
+		}
+	}
+	for _, x := range open[0] {
+		if common(x) {
+			x.left -= w.Max
+		}
+	}
+	// What is left of a gate about some of the types goes to them in turn.
+	types := make([]store.TypeWant, 0, len(kept))
+	for i := range kept {
+		j := (i + c.gates.turn) % len(kept)
+		t, room := kept[j], w.Max
+		if t.Max > 0 {
+			room = min(room, t.Max)
+		}
+		bounded := false
+		for _, x := range open[j] {
+			if !common(x) && x.left < room {
+				room, bounded = x.left, true
+			}
+		}
+		if bounded {
+			t.Max, c.gates.short = room, true
+		}
+		if room == 0 {
+			shut = append(shut, kept[j])
+			continue
+		}
+		for _, x := range open[j] {
+			if !common(x) {
+				x.left -= room
+			}
+		}
+		types = append(types, t)
+	}
+	return types, shut
+}
+
+// served notes how a claim that gates had made smaller was answered. What one want was given room for and had no use for goes to the next one.
+func (g *gates) served(call *ClaimCall, reply *store.ClaimReply) (again bool) {
+	if !g.short {
+		return false
+	}
+	asked := 0
+	for _, w := range call.Req.Wants {
+		if !w.Visits {
+			asked += w.Max
+		}
+	}
+	if len(reply.Grants) >= asked || asked == 0 {
+		g.tries = 0
+		return false
+	}
+	g.turn++
+	if len(reply.Grants) > 0 {
+		g.tries = 0
+		return true
+	}
+	g.tries++
+	return g.tries%(2*len(call.Req.Wants)+2) != 0
+}
+
+// enter and leave count an invocation under its gates. Cancel visits pass them.
+func (c *Core) enterGates(inv *Invocation) {
+	if c.gates.none() || inv.Class.Visit() {
+		return
+	}
+	var job gate.Job
+	for _, b := range c.gates.binds {
+		if !b.Covers(inv.Lane, inv.Queue, inv.Type.Name) {
+			continue
+		}
+		class := ""
+		if b.ByClass() {
+			if job.ID == "" {
+				job = jobOf(inv.Items[0].Cmd)
+			}
+			if class = b.ClassName(&job); b.Class != "" && class != b.Class {
+				continue
+			}
+		}
+		x := b.cell(inv.Lane, inv.Queue, inv.Type.Name, class)
+		x.held++
+		x.pace.entered(x.held)
+		inv.cells = append(inv.cells, x)
+		c.event(Event{Kind: GateDecided, Gate: x, Text: string(gate.Open), N: 1})
+	}
+}
+
+func (c *Core) leaveGates(inv *Invocation) {
+	for _, x := range inv.cells {
+		x.held--
+		if x.full {
+			c.gates.again = true
+		}
+	}
+}
+
+// GatesChanged says that a gate's reading may have changed.
+func (c *Core) GatesChanged(now time.Duration) { c.gates.again = true }
+
+// look reports whether a claim is due because something about a gate has changed.
+func (g *gates) look(now time.Duration) bool { return g.again || g.next > 0 && now >= g.next }
+
+// held reports whether no claim may be made now.
+func (g *gates) held(now time.Duration) bool {
+	if g.hold > 0 && now >= g.hold {
+		g.hold, g.again = 0, true
+	}
+	return g.hold > 0
+}
+
+// gateHold is how long no claim follows one that brought only what gates sent back.
+const gateHold = 50 * time.Millisecond
+
+// KeysClosed says that the keys are closed that gates wanted closed, or cannot be.
+func (c *Core) KeysClosed(time.Duration) {
+	if c.gates.hold > 0 {
+		c.gates.hold, c.gates.again = 0, true
+	}
+}
+
+// gateWake is when to look by time alone, or because something was told.
+func (g *gates) wake() time.Duration {
+	switch {
+	case g.hold > 0:
+		return g.hold
+	case g.again:
+		return 1
+	}
+	return g.next
+}
+
+// holds reports whether a gate keeps anything of a lane from starting.
+func (g *gates) holds(l store.Lane) bool {
+	for _, b := range g.binds {
+		for k, x := range b.cells {
+			if k.lane == l && x.known && (x.closed || x.full) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// gateReason says which gate keeps a lane from starting what a queue has, if one does.
+func (c *Core) gateReason(l store.Lane, queue string) (detail string, ok bool) {
+	var found *GateCell
+	for _, t := range c.want[l] {
+		shut := false
+		for _, b := range c.gates.binds {
+			if b.ByClass() || !b.Covers(l, queue, t.Type) {
+				continue
+			}
+			if x := b.cell(l, queue, t.Type, ""); x.known && (x.closed || x.full) {
+				shut = true
+				if found == nil {
+					found = x
+				}
+			}
+		}
+		if !shut {
+			return "", false
+		}
+	}
+	if found == nil {
+		return "", false
+	}
+	return found.Text(), true
+}

@@ -1,0 +1,52 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/twolane/twolane/gate"
+)
+
+// pace turns readings of a gate in one scope into how many invocations may run under it.
+//
+// A budget without a lag is a share of the permits. One with a lag is measured at what runs and shows what was started only later: it is
+// room beside level, which is what is known to be fine. level is raised by a reading that was taken a lag or more after it was raised last, to
+// what ran at most since then, and never while that is not known. So what runs over a signal's threshold is one step at most.
+type pace struct {
+	open   bool
+	level  int           // invocations that the readings have shown to be fine
+	peak   int           // most that ran since level was raised
+	raised time.Duration // when
+	begun  bool          // it was raised once
+	step   int           // of the last reading; 0 within a lag of a reopening
+}
+
+// allowed is how many may run now. r is normal, and was taken age ago.
+func (p *pace) allowed(now, age time.Duration, r *gate.Reading, permits, held int) int {
+	if r.Budget == 0 {
+		p.open = false
+		return 0
+	}
+	if r.Lag == 0 {
+		p.open = true
+		return gate.Share(r.Budget, permits)
+	}
+	fresh := !p.begun || now-max(0, age) >= p.raised+r.Lag
+	switch step := gate.Share(min(r.Budget, r.Step), permits); {
+	case fresh && !p.open:
+		p.level, p.step = held, step
+	case fresh:
+		p.level, p.step = max(held, p.peak), step
+	case !p.open: // it closed and opened again before it could have seen the last step
+		p.level, p.step = min(p.level+p.step, held), 0
+	case p.step > 0:
+		p.step = step
+	}
+	if fresh {
+		p.begun, p.raised, p.peak = true, now, held
+	}
+	p.open = true
+	return min(gate.Share(r.Cap, permits), max(1, p.level+p.step))
+}
+
+// entered notes how many run.
+func (p *pace) entered(held int) { p.peak = max(p.peak, held) }
