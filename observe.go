@@ -84,6 +84,11 @@ func (o *observer) init() {
 					o.get(metricGateDecisions, g.Name, l.String(), why)
 				}
 			}
+			if g.On(l) && g.Per == 0 && g.Class == "" {
+				for _, m := range []*Metric{metricGateOpen, metricGateBudget, metricGateValue, metricGateThreshold, metricGateUp, metricGateRunning} {
+					o.get(m, g.Name, l.String(), "")
+				}
+			}
 		}
 	}
 	for _, b := range o.w.bindings {
