@@ -249,8 +249,9 @@ func (o *oracle) renewed(p *proc, req *store.RenewRequest, rep *store.RenewReply
 			o.fail("lease", "%s: renewal of %s by %s answers %d, but the lease is %s of %s", it.ID, it.Lease, p.id, state, r.lease, r.owner)
 		case state == store.RenewOK:
 			if until := o.lease.Add(o.cfg.V()); until > r.until {
-				r.until, r.v = until, o.cfg.V()
+				r.until = until
 			}
+			r.v = o.cfg.V() // the owner counts from this renewal, though a longer lease is not cut
 			r.renewed = o.w.now
 		case state == store.RenewRefused && r.sub.Deadline == 0:
 			o.fail("lease", "%s: renewal refused, and it has no deadline", it.ID)

@@ -20,7 +20,7 @@ func (s *Store) Act(ctx context.Context, req store.ActRequest) (store.ActReply, 
 		return store.ActReply{}, err
 	}
 	defer s.mu.Unlock()
-	now := s.look()
+	now := s.peek()
 	if req.Filter == nil {
 		rep := store.ActReply{Results: make([]error, len(req.IDs)), UpTo: s.seq}
 		for i, id := range req.IDs {

@@ -68,7 +68,7 @@ func (s *Store) Settle(ctx context.Context, req store.SettleRequest) ([]store.Se
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	now := s.look()
+	now := s.peek()
 	res := make([]store.SettleResult, len(req.Items))
 	for i := range req.Items {
 		res[i] = s.settleOne(now, &req.Items[i])
@@ -116,7 +116,7 @@ func (s *Store) Cancel(ctx context.Context, req store.CancelRequest) ([]store.Ca
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	now := s.look()
+	now := s.peek()
 	res := make([]store.CancelResult, len(req.IDs))
 	for i, id := range req.IDs {
 		c := s.cmds[id]

@@ -130,7 +130,10 @@ func (s *Store) server() store.Millis {
 	return store.At(time.Now())
 }
 
-// look is the present moment for calls that do not advance the clocks.
+// peek is the present moment for calls that write and do not advance the clocks.
+func (s *Store) peek() rule.Now { return s.clocks.Peek(s.server(), s.cfg.V()) }
+
+// look is the present moment for calls that only read.
 func (s *Store) look() rule.Now { return s.clocks.Advance(s.server(), s.cfg.V()).Now() }
 
 // advance moves the clocks, as Claim, Renew and Maintain do.

@@ -20,7 +20,7 @@ func (s *Store) Submit(ctx context.Context, req store.SubmitRequest) ([]store.Su
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	now := s.look()
+	now := s.peek()
 	res := make([]store.SubmitResult, len(req.Items))
 	if req.Atomic {
 		refused := false

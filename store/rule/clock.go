@@ -33,5 +33,14 @@ func (c Clocks) Advance(server store.Millis, v time.Duration) Clocks {
 	return Clocks{Last: server, Run: c.Run + d, Lease: c.Lease + min(d, store.Millis(v.Milliseconds())/4)}
 }
 
+// Peek returns the moment for a call that writes and does not advance the clocks. What it sees of the run clock is at most a visibility timeout
+// ahead of what is kept: whoever works renews more often, so a greater distance is a step of the server's clock, which may be taken back
+// before a call has kept it, and what fell due by it would stand for as long as the step.
+func (c Clocks) Peek(server store.Millis, v time.Duration) Now {
+	now := c.Advance(server, v).Now()
+	now.Run = min(now.Run, c.Run.Add(v))
+	return now
+}
+
 // Now returns the moment that the clocks show.
 func (c Clocks) Now() Now { return Now{Wall: c.Last, Run: c.Run, Lease: c.Lease} }

@@ -377,10 +377,8 @@ func (w *writer) server() store.Millis {
 	return w.tick + store.Millis(time.Since(w.tickAt).Milliseconds()) + w.st.ns.shift
 }
 
-// look is the present moment for calls that do not advance the clocks.
-func (w *writer) look() rule.Now {
-	return w.st.ns.clocks.Advance(w.server(), w.st.cfg.V()).Now()
-}
+// look is the present moment for calls that write and do not advance the clocks.
+func (w *writer) look() rule.Now { return w.st.ns.clocks.Peek(w.server(), w.st.cfg.V()) }
 
 // advance moves the clocks, as Claim, Renew and Maintain do.
 func (w *writer) advance() rule.Now {

@@ -99,6 +99,19 @@ var clockCases = []kase{
 		f.check(after.AsOf == f.now && after.Run == before.Run+2000 && after.LeaseAt == before.LeaseAt+2000, "before %+v, after %+v", before, after)
 		f.check(f.stats().Run == after.Run, "looking moved the clock")
 	}},
+	{"step_taken_back", "a step of the clock forward that is taken back before anybody claims or renews makes nothing stand", func(f *fixture) {
+		parked, failed, asked := f.start("parked"), f.start("failed"), f.start("asked")
+		f.settle(asked, store.OutcomeProcessing, delay(time.Hour), hook)
+		f.Advance(time.Hour)
+		f.settle(parked, store.OutcomeProcessing, delay(time.Second))
+		f.settle(failed, store.OutcomeRetry, delay(time.Second))
+		f.cancel("asked")
+		f.Advance(-time.Hour)
+		f.Pass(f.v + time.Second)
+		f.claim1("w1", store.Repoll, "asked")
+		f.claim1("w1", store.Repoll, "parked")
+		f.claim1("w1", store.Intake, "failed")
+	}},
 	{"reopened", "the clocks stand beside the data: they go on where they were when the store is opened again", func(f *fixture) {
 		c := f.start("a")
 		f.Pass(time.Second)

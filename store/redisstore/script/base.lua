@@ -14,7 +14,7 @@ local MR -- what maintenance says: wall, more, next, reaped, expired, promoted, 
 local lib -- makes what is not needed by every call, see the folder lib
 
 -- begin reads the clocks. With advance it moves them, as Claim, Renew and Maintain do; with reading it writes nothing at all. It returns an
--- error reply if the schema is not ours.
+-- error reply if the schema is not ours. Without either, the run clock is seen at most a visibility timeout ahead: see rule.Clocks.Peek.
 local function begin(advance, reading)
   local m = call('HMGET', KEYS[1], 'rd', 'last', 'run', 'lease', 'v', 'clk', 'cv')
   if m[6] then
@@ -35,7 +35,7 @@ local function begin(advance, reading)
     return redis.error_reply('TWOLANE_SCHEMA ' .. m[1])
   end
   local d = max(0, wall - tonumber(m[2]))
-  run = tonumber(m[3]) + d
+  run = tonumber(m[3]) + (advance and d or reading and d or min(d, floor(vns / 1e6)))
   lease = tonumber(m[4]) + min(d, floor(floor(vns / 1e6) / 4))
   if advance then
     call('HSET', KEYS[1], 'last', fmt('%d', wall), 'run', fmt('%d', run), 'lease', fmt('%d', lease))
