@@ -100,6 +100,16 @@ func TestShortWaysWriteWhatTheRulesWrite(t *testing.T) {
 			case 3:
 				sub.MaxFailures = 9
 			}
+			switch i % 7 {
+			case 1:
+				sub.NotBefore = epoch + 1
+			case 2:
+				sub.StartBy = epoch + 3_600_000
+			case 3:
+				sub.Deadline = epoch + 7_200_000
+			case 4:
+				sub.NotBefore, sub.StartBy, sub.Deadline = epoch+1, epoch+3_600_000, epoch+7_200_000
+			}
 			subs = append(subs, sub)
 		}
 		_, err := s.Submit(ctx, store.SubmitRequest{Items: subs})
@@ -123,6 +133,7 @@ func TestShortWaysWriteWhatTheRulesWrite(t *testing.T) {
 			}
 			settleAll(t, s, items...)
 		}
+		check(s.SetClock(ctx, epoch+2))
 		blobs := [][]byte{nil, {}, []byte("blob")}
 		step(store.Intake, 24, func(i int, it *store.Settlement) { it.Kind, it.Result = store.OutcomeDone, blobs[i/3%3] })
 		step(store.Intake, 24, func(i int, it *store.Settlement) {

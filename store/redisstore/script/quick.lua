@@ -1,6 +1,6 @@
 -- quick.lua: the two settles that make up nearly all of the work, done on the packed record instead of a decoded one: the Done of a first run,
--- and the Processing of a poll. What is not plain goes the slow way. Both ways write the same; a test compares them.
-local qL, qset, qtomb, qz, qfin, qline, qopen, qn, qlr, qg, qended = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
+-- and the Processing of a poll, also with times. What is not plain goes the slow way. Both ways write the same; a test compares them.
+local qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl = {}, {}, {}, {}, {}, {}, {}, {}, {}
 local QDEF, QOWNER, QOPTS, QRUN = {}, {}, {}, {}
 local WALL6, EVENT
 
@@ -51,18 +51,25 @@ local function owner(name, cur)
   return o
 end
 
--- quickdone ends a command SUCCEEDED: one that has never been settled, with no times, no cancel, no names, no blobs.
+-- quickdone ends a command SUCCEEDED: one that has never been settled, with no cancel, no names, no blobs.
 local function quickdone(id, name, cur, r, blob)
   local v, st, pl, _, _, _, _, _, _, _, _, _, _, _, _, f0, f1, f2 = byte(r, 1, 18)
-  if f0 ~= 0 or f1 and f1 > 1 or v ~= 1 or st ~= 1 or pl ~= 1 or f2 ~= 0 and f2 ~= 16 or #r < 44 or blob and #blob > 512 then return nil end
+  if f0 ~= 0 and f0 ~= 4 or f1 and f1 > 1 or v ~= 1 or st ~= 1 or pl ~= 1 or f2 ~= 0 and f2 ~= 16 or #r < 44 or blob and #blob > 512 then return nil end
   local o = owner(name, cur)
   if not o then return nil end
   local base = sub(r, 21, 36)
   local d = quickdef(base)
   if not d then return nil end
-  local keep, opts, p = d.keepms, '', 45
+  local keep, opts, p, times = d.keepms, '', 45, ''
+  if f0 == 4 then
+    if #r < 62 then return nil end
+    local _, _, dl = sunpack('<I6I6I6', r, 45)
+    if dl ~= 0 then qxl[#qxl + 1] = id end
+    times, p = sub(r, 45, 62), 63
+  end
   if f1 == 1 then
-    opts, p = sub(r, 45, 64), 65
+    opts = sub(r, p, p + 19)
+    p = p + 20
     local k = QOPTS[opts]
     if not k then
       k = sunpack('<d', opts, 5)
@@ -81,7 +88,8 @@ local function quickdone(id, name, cur, r, blob)
   qL[#qL + 1], qended[#qended + 1] = id, id
   if keep < 0 then
     d.tombs = d.tombs + 1
-    local s = '\1\3\9' .. sub(r, 4, 15) .. string.char(67, f1, 0, 0) .. sub(r, 20, 44) .. runs .. string.char(#name) .. name .. opts .. d.raw
+    local s = '\1\3\9' .. sub(r, 4, 15) .. string.char(67 + f0, f1, 0, 0) .. sub(r, 20, 44) .. runs .. string.char(#name) .. name ..
+      times .. opts .. d.raw
     qset[#qset + 1], qset[#qset + 2] = P .. 'c|' .. id, s
     qtomb[#qtomb + 1] = id
     return '\1\3\0'
@@ -95,8 +103,8 @@ local function quickdone(id, name, cur, r, blob)
   end
   local res = ''
   if blob then res, f1 = spack('<I4', #blob) .. blob, f1 + 32 end
-  qset[#qset + 1], qset[#qset + 2] = P .. 'c|' .. id, '\1\3\9' .. sub(r, 4, 15) .. string.char(3, f1 + 128, f2, 0) .. sub(r, 20, 44) ..
-    runs .. string.char(#name) .. name .. opts .. res .. ev .. sub(r, p)
+  qset[#qset + 1], qset[#qset + 2] = P .. 'c|' .. id, '\1\3\9' .. sub(r, 4, 15) .. string.char(3 + f0, f1 + 128, f2, 0) .. sub(r, 20, 44) ..
+    runs .. string.char(#name) .. name .. times .. opts .. res .. ev .. sub(r, p)
   local l = qfin[d.fin]
   if not l then
     l = {}
@@ -108,18 +116,29 @@ local function quickdone(id, name, cur, r, blob)
   return '\1\3\0'
 end
 
--- quickpoll parks a PROCESSING command again: one with no times, no cancel, no error, no failure or loss.
+-- quickpoll parks a PROCESSING command again: one with no cancel, no error, no failure or loss.
 local function quickpoll(id, name, cur, r, opt, blob)
   local v, st, pl, _, _, _, _, _, _, _, _, _, _, _, _, f0, f1, f2 = byte(r, 1, 18)
-  if f0 ~= 3 and f0 ~= 131 or v ~= 1 or st ~= 2 or pl ~= 1 or band(f1, 118) ~= 0 or f2 ~= 0 and f2 ~= 16 or #r < 72 or blob and #blob > 512 then return nil end
-  if (f0 == 131) ~= opt.hook or opt.setstate and not blob then return nil end
+  if f0 and band(f0, 123) ~= 3 or v ~= 1 or st ~= 2 or pl ~= 1 or band(f1, 118) ~= 0 or f2 ~= 0 and f2 ~= 16 or #r < 72 or blob and #blob > 512 then return nil end
+  if (f0 >= 128) ~= opt.hook or opt.setstate and not blob then return nil end
   local o = owner(name, cur)
   if not o then return nil end
   local _, _, starts, polls, fail, loss, dec = sunpack('<I6I6I4I4I4I2B', r, 45)
   if fail ~= 0 or loss ~= 0 or dec ~= 0 then return nil end
   local d = quickdef(sub(r, 21, 36))
   if not d then return nil end
-  local p = 73 + byte(r, 72) -- behind the settled lease
+  local p, times = 73 + byte(r, 72), '' -- behind the settled lease
+  if band(f0, 4) ~= 0 then
+    if #r < p + 17 then return nil end
+    local _, _, dl = sunpack('<I6I6I6', r, p)
+    if dl ~= 0 then
+      if wall >= dl then return nil end
+      qxl[#qxl + 1] = id
+      qx[#qx + 1], qx[#qx + 2] = decimal(dl), id
+    end
+    times = sub(r, p, p + 17)
+    p = p + 18
+  end
   local due, grid = run + max(opt.delay, 100), opt.grid
   if grid > 1 then due = floor((due + grid - 1) / grid) * grid end
   local opts, state, rest, flags = '', '', '', nil
@@ -136,7 +155,7 @@ local function quickpoll(id, name, cur, r, opt, blob)
   end
   qL[#qL + 1] = id
   qset[#qset + 1], qset[#qset + 2] = P .. 'c|' .. id, sub(r, 1, 15) .. flags .. sub(r, 20, 44) ..
-    spack('<I6I6I4I4I4I2B', 0, due, starts + 1, polls + 1, 0, 0, 0) .. string.char(#name) .. name .. opts .. state .. sub(r, p)
+    spack('<I6I6I4I4I4I2B', 0, due, starts + 1, polls + 1, 0, 0, 0) .. string.char(#name) .. name .. times .. opts .. state .. sub(r, p)
   local line = sub(r, 21, 36) .. 'k0'
   local l = qline[line]
   if not l then
@@ -168,6 +187,8 @@ local function quickflush()
   call('HDEL', P .. 'T', unpack(qL))
   for k, l in pairs(qfin) do call('ZADD', k, unpack(l)) end
   if #qz > 0 then call('ZADD', P .. 'z', unpack(qz)) end
+  if #qxl > 0 then call('ZREM', P .. 'xl', unpack(qxl)) end
+  if #qx > 0 then call('ZADD', P .. 'x', unpack(qx)) end
   local polled = {}
   for line, l in pairs(qline) do
     call('ZADD', P .. 'l|' .. line, unpack(l))
@@ -233,5 +254,5 @@ local function quickflush()
       if s[i] then publish('e|' .. qended[i]) end
     end
   end
-  qL, qset, qtomb, qz, qfin, qline, qended, QDEF = {}, {}, {}, {}, {}, {}, {}, {}
+  qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl, QDEF = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
 end

@@ -8,7 +8,7 @@ local throttles          -- whether some rate is throttled
 local items = 0          -- commands handed out so far
 local suspected = false  -- one suspect for each call
 local PLAIN = {}         -- the first byte of flags of records that need no second look
-for _, f in ipairs({0, 1, 2, 3, 128, 129, 130, 131}) do PLAIN[f] = true end
+for _, f in ipairs({0, 1, 2, 3, 128, 129, 130, 131}) do PLAIN[f], PLAIN[f + 4] = true, true end
 
 -- ready is called before the first want.
 local function ready()
@@ -36,6 +36,15 @@ local function size(s)
   return n
 end
 
+-- timed notes what a command with times leaves and enters when it is leased; false if its time is over, or cannot be read.
+local function timed(id, s, f0)
+  local ok, sb, dl, starts = pcall(times, s, f0)
+  if not ok or dl ~= 0 and wall >= dl or sb ~= 0 and starts == 0 and wall >= sb then return false end
+  if dl ~= 0 or sb ~= 0 and starts == 0 then w.xrem[#w.xrem + 1] = id end
+  if dl ~= 0 then w.xladd[#w.xladd + 1], w.xladd[#w.xladd + 2] = dl, id end
+  return true
+end
+
 -- plain takes as many first commands of L as it can, one for each invocation; the caller has seen that nothing competes with it.
 local function plain(L)
   local t, k = L.t, 0
@@ -51,8 +60,10 @@ local function plain(L)
       local z = #s
       local v, st, _, _, _, _, _, _, _, _, _, _, _, _, _, f0 = byte(s, 1, 16)
       if v ~= 1 or st ~= w.status or z < 44 or PLAIN[f0] == nil or items > 0 and bytes < z then break end
+      local id = ids[i]
+      if band(f0, 4) ~= 0 and not timed(id, s, f0) then break end
       bytes, items, g = bytes - z, items + 1, g + 1
-      gids[g], grecs[g] = ids[i], s
+      gids[g], grecs[g] = id, s
       i, k = i + 1, k + 1
     end
     L.i, L.taken = i, L.taken + i - from
