@@ -22,6 +22,7 @@ func TestClaimGathers(t *testing.T) {
 	if d.claim == nil || d.claim.Req.Free != [2]int{0, 4} {
 		t.Fatalf("claim with a full intake: %+v", d.claim)
 	}
+	d.sleep(settleLinger)
 	d.end(d.live[0], store.OutcomeDone)
 	d.end(d.live[0], store.OutcomeDone)
 	d.claimed(nil, nil)
@@ -122,6 +123,7 @@ func TestClaimOfWhatStillRunsHere(t *testing.T) {
 	d.claimed(d.cmds("1"), nil)
 	d.sleep(time.Second)
 	d.claimed(d.cmds("1", "2"), nil)
+	d.sleep(settleLinger)
 	if len(d.live) != 2 {
 		t.Fatalf("%d run, want 1 once and 2", len(d.live))
 	}
@@ -145,6 +147,7 @@ func TestClaimThatComesApart(t *testing.T) {
 	if len(d.live) != 2 || d.c.held[store.Repoll] != 2 {
 		t.Errorf("%d started, %v held, want 2", len(d.live), d.c.held)
 	}
+	d.sleep(settleLinger)
 	if back := d.settled(store.SettleDone, nil); len(back) != 1 || back[0].ID != "c" || back[0].Kind != store.OutcomeGiveBack || !back[0].Unstarted || back[0].Delay != 0 {
 		t.Errorf("%+v, want c given back", back)
 	}

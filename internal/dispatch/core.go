@@ -23,6 +23,7 @@ type Core struct {
 	held      [2]int        // permits of invocations
 	live      []*Invocation // whose handler runs, or that are to be proven
 	leases    []*Item       // to be renewed
+	began     time.Duration // when the last handler began
 	open      int           // items whose end the store has not confirmed
 	runs      map[string]*Item
 	timers    timers
@@ -173,7 +174,7 @@ func (c *Core) drop(it *Item) {
 
 // begin lets the handler of inv be called.
 func (c *Core) begin(now time.Duration, inv *Invocation) {
-	inv.started = now
+	inv.started, c.began = now, now
 	for _, it := range inv.Items {
 		it.phase = running
 		c.runs[it.Cmd.ID] = it

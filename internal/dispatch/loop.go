@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,6 +83,7 @@ func (l *Loop) Run(ctx context.Context, budget time.Duration) Report {
 	for {
 		select {
 		case <-l.signal:
+			runtime.Gosched() // short handlers that are ready end first, and go in one settle
 		case <-timer.C:
 		case <-stop:
 			stop = nil

@@ -110,6 +110,7 @@ func TestCancelComesWithTheHeartbeat(t *testing.T) {
 		t.Fatalf("%+v", d.cancel)
 	}
 	d.end(d.live[1], store.OutcomeRetry)
+	d.sleep(settleLinger)
 	if s := d.settle.Req.Items[0]; s.Kind != store.OutcomeRetry {
 		t.Errorf("an error after a cancel is offered as %v: the store makes CANCELLED of it", s.Kind)
 	}

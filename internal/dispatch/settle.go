@@ -17,23 +17,37 @@ var (
 const (
 	settleBytes   = 4 << 20 // of results, states and errors in one call
 	noAnswerDelay = time.Second
+
+	// Outcomes wait at most this long for others that should come any moment, those of handlers that have just begun.
+	settleLinger = time.Millisecond
+	settleEnough = 100 // outcomes do not wait
 )
 
 // settler gathers outcomes while the settle before is in flight, and repeats it until it is answered.
 type settler struct {
 	pending []*Item
-	call    *SettleCall // in flight
+	since   time.Duration // since when something is pending, as seen; 0 is not yet
+	call    *SettleCall   // in flight
 	spare   *SettleCall
 	bad     backoff
 	single  int // how many settlements to send one by one, since the store refused a whole call
 	flight  int // items in flight
 }
 
-func (s *settler) wake(*Core) time.Duration {
+func (s *settler) wake(c *Core) time.Duration {
 	if s.call != nil || len(s.pending) == 0 {
 		return 0
 	}
-	return max(1, s.bad.after)
+	return max(1, s.bad.after, c.lingerEnd())
+}
+
+// lingerEnd is until when outcomes wait for others; 0 if they do not.
+func (c *Core) lingerEnd() time.Duration {
+	s := &c.settle
+	if len(c.live) == 0 || len(s.pending) >= settleEnough || c.drain.on {
+		return 0
+	}
+	return min(s.since, c.began) + settleLinger
 }
 
 // unsettled is how many outcomes the store has not confirmed.
@@ -82,9 +96,16 @@ func (c *Core) enqueue(it *Item) {
 // stepSettle sends what has gathered.
 func (c *Core) stepSettle(now time.Duration) {
 	s := &c.settle
-	if s.call != nil || len(s.pending) == 0 || now < s.bad.after {
+	if s.call != nil || len(s.pending) == 0 {
 		return
 	}
+	if s.since == 0 {
+		s.since = now
+	}
+	if now < max(s.bad.after, c.lingerEnd()) {
+		return
+	}
+	s.since = 0
 	call := s.spare
 	if s.spare = nil; call == nil {
 		call = &SettleCall{}

@@ -58,6 +58,7 @@ func TestLostSettleReplyIsRepeatedAsItWas(t *testing.T) {
 func TestSettleRefused(t *testing.T) {
 	d := newDriver(t, nil)
 	d.claimed(d.cmds("1", "2", "3"), nil)
+	d.sleep(settleLinger)
 	for len(d.live) > 0 {
 		d.end(d.live[0], store.OutcomeDone)
 	}
@@ -102,4 +103,30 @@ func TestSettlesAreBounded(t *testing.T) {
 	if u, most := d.c.settle.unsettled(), d.c.maxUnsettled()+400; u > most || n == 100 {
 		t.Errorf("%d outcomes wait for a store that does not take them, at most %d may", u, most)
 	}
+}
+
+// Outcomes of handlers that have just begun go together; nothing waits for a handler that takes longer, nor when nothing else runs.
+func TestSettleLingers(t *testing.T) {
+	d := newDriver(t, nil)
+	d.claimed(d.cmds("1", "2", "3"), nil)
+	d.end(d.live[0], store.OutcomeDone)
+	if d.settle != nil {
+		t.Fatal("the first outcome went at once, though two handlers have just begun")
+	}
+	d.sleep(settleLinger - 1)
+	d.end(d.live[0], store.OutcomeDone)
+	if d.settle != nil {
+		t.Fatal("settled before its time")
+	}
+	d.sleep(1)
+	if d.settle == nil || len(d.settle.Req.Items) != 2 {
+		t.Fatalf("after the linger: %+v, want two outcomes", d.settle)
+	}
+	d.settled(store.SettleDone, nil)
+	d.end(d.live[0], store.OutcomeDone)
+	if d.settle == nil || len(d.settle.Req.Items) != 1 {
+		t.Fatalf("the last one that runs: %+v, want it settled at once", d.settle)
+	}
+	d.settled(store.SettleDone, nil)
+	d.baseline()
 }
