@@ -32,11 +32,13 @@ const (
 	ForgetRetest            // a filed line is opened by hints only
 	NeverPass               // the oldest filed line keeps its claim to room that it cannot use
 	PassedKeepsClaim        // a passed line goes to the tail, and keeps newcomers out from there
+	RoomIsKept              // room that has stood for a second still waits for its line
 	NewcomerTakesRoom       // room belongs to whoever comes first
 	HoldersInLine           // holders of a slot stand in one line with those that need it
 	PollsWait               // PROCESSING waits for a limit of scope command that came later
 	LeakMembership          // an error does not give capacity back
 	CountOnce               // a claim call counts the members of a limit once, at its start
+	ForgetToken             // a start takes no token of a rate
 	TakeOneByOne            // limits are taken one by one and kept while the next is full
 	endOfBugs
 )
@@ -52,7 +54,7 @@ var bugNames = [...]string{
 	HostIdentity: "worker identity outlives its process", CancelStopsAtPause: "cancel without passing pause",
 	NoCancelEnd: "cancel visits for ever", DeadlineNeedsWorker: "deadline at rest needs a worker",
 	DeleteKeepsLease: "delete keeps the lease", ForceKeepsLease: "force keeps the lease", ForgetRetest: "forget a re-test", NeverPass: "never pass an oldest line",
-	PassedKeepsClaim:  "a passed line keeps its claim at the tail",
+	PassedKeepsClaim: "a passed line keeps its claim at the tail", RoomIsKept: "room that stood is kept", ForgetToken: "start without a token",
 	NewcomerTakesRoom: "newcomer takes the room", HoldersInLine: "holders in one line with the others",
 	PollsWait: "PROCESSING waits for a new limit", LeakMembership: "leak a membership", CountOnce: "count members once a call", TakeOneByOne: "take limits one by one",
 }

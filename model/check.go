@@ -24,6 +24,7 @@ const (
 	KindTerminal        // a terminal command stays what it is
 	KindLimit           // no claim is admitted while members >= max
 	KindMembership      // members are what the places imply
+	KindIdle            // room that has stood for a second is anybody's
 	KindStuck           // CAN: the goal can be reached by fair steps alone
 	KindStarved         // WILL: no fair cycle avoids the goal
 	KindLane            // no lane starts nothing for ever with an eligible command and a free permit
@@ -37,6 +38,7 @@ var kindTexts = [...]string{
 	"permits held differ from running invocations", "one lane borrowed from the other", "a live owner's lease expired",
 	"a failure or a loss was counted wrongly", "two suspects in one worker", "a neighbour of a poison command failed",
 	"a terminal command changed", "a full limit admitted one more", "members differ from what the places imply",
+	"room that had stood for a second was refused",
 	"stuck: the goal cannot be reached any more by fair steps", "starved: a fair cycle never reaches the goal",
 	"a lane starts nothing for ever though it could",
 }
@@ -231,7 +233,16 @@ func (m *world) checkLeases(a *state, st step, b *state, w int) Kind {
 }
 
 func (m *world) checkLimits(a *state, st step, b *state) Kind {
+	if st.kind == StepClaim && st.fate == Arrived && m.idles(a, int(st.who), b) {
+		return KindIdle
+	}
 	for l := range m.sc.Limits {
+		if m.sc.Limits[l].Rate {
+			if m.overRate(a, l, b) {
+				return KindLimit
+			}
+			continue
+		}
 		bit := uint8(1) << l
 		admitted := uint8(0)
 		for i := range m.sc.Commands {
@@ -258,4 +269,47 @@ func (m *world) checkLimits(a *state, st step, b *state) Kind {
 		}
 	}
 	return NoViolation
+}
+
+// overRate reports whether more was started between a and b than rate l had tokens for.
+func (m *world) overRate(a *state, l int, b *state) bool {
+	started := uint8(0)
+	for i := range m.sc.Commands {
+		r, was := &b.cmd[i], &a.cmd[i]
+		if r.place == Leased && (was.place != Leased || was.name != r.name) && m.wants(b, i, l) && !m.exempt(a, i, l) {
+			started++
+		}
+	}
+	return started > 0 && a.max[l] < b.max[l]+started
+}
+
+// idles reports whether a claim of worker w refused an open line for room that had stood for a second.
+func (m *world) idles(a *state, w int, b *state) bool {
+	var got [2]int
+	for i := range m.sc.Commands {
+		if a.cmd[i].place == Ready && b.cmd[i].place == Leased {
+			got[a.cmd[i].lane()]++
+		}
+	}
+	if got[Intake]+got[Repoll] == a.proc[w].openSlots() {
+		return false
+	}
+	for i := range m.sc.Commands {
+		r := &a.cmd[i]
+		if r.filed != 0 && r.filed&called == 0 || !m.claimable(a, w, i) || !m.claimable(b, w, i) || !m.head(a, i) || m.free(a, w, r.lane()) == got[r.lane()] {
+			continue
+		}
+		free, stood := true, false
+		for l := range m.sc.Limits {
+			if m.wants(b, i, l) && !m.exempt(b, i, l) && r.members&(1<<l) == 0 {
+				here := a.stood&b.stood&(1<<l) != 0
+				free = free && b.room(l) && (here || m.front(a, l) < 0 && m.front(b, l) < 0)
+				stood = stood || here
+			}
+		}
+		if free && stood {
+			return true
+		}
+	}
+	return false
 }

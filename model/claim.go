@@ -90,11 +90,12 @@ func (m *world) claim(s *state, w int) (got uint8) {
 
 // next leases the command that worker w may run next in that lane, or returns -1.
 func (m *world) next(s *state, w int, lane Lane) int {
+	refused := uint8(0) // one that was refused is not tried again before the next grant
 	for {
 		best := -1
 		for i := range s.cmd {
 			r := &s.cmd[i]
-			if r.lane() == lane && (r.filed == 0 || r.filed&called != 0) && m.claimable(s, w, i) && m.head(s, i) &&
+			if refused&(1<<i) == 0 && r.lane() == lane && (r.filed == 0 || r.filed&called != 0) && m.claimable(s, w, i) && m.head(s, i) &&
 				(best < 0 || r.order < s.cmd[best].order) {
 				best = i
 			}
@@ -110,15 +111,19 @@ func (m *world) next(s *state, w int, lane Lane) int {
 		if m.sc.Bug == TakeOneByOne {
 			s.cmd[best].members |= members
 		}
+		m.sweep(s, full)
 		m.file(s, best, full)
+		refused |= 1 << best
 	}
 }
 
 // lease gives command i to worker w. What is left of its line is an open line like any other.
 func (m *world) lease(s *state, w, i int, members uint8) {
 	r := &s.cmd[i]
+	from := int(r.under()) - 1
 	m.setLine(s, i, 0, 0)
 	visit := m.class(r).visit()
+	rates := m.takeTokens(s, i)
 	m.leave(s, i)
 	r.place, r.owner, r.name = Leased, uint8(1+w), s.fresh(i)
 	if m.sc.Bug == TokenWithoutNonce {
@@ -129,9 +134,26 @@ func (m *world) lease(s *state, w, i int, members uint8) {
 		r.flags |= visiting
 	}
 	r.members |= members
+	if from >= 0 {
+		m.hint(s, from)
+	}
 	for l := range m.sc.Limits {
-		if members&(1<<l) != 0 {
+		if (members|rates)&(1<<l) != 0 {
+			s.stood &^= 1 << l
 			m.hint(s, l)
 		}
 	}
+}
+
+// takeTokens takes one token of each rate that looks at command i; a cancel visit takes them without waiting. It returns the rates.
+func (m *world) takeTokens(s *state, i int) (rates uint8) {
+	for l, lim := range m.sc.Limits {
+		if lim.Rate && m.wants(s, i, l) {
+			rates |= 1 << l
+			if s.max[l] > 0 && m.sc.Bug != ForgetToken {
+				s.max[l]--
+			}
+		}
+	}
+	return rates
 }

@@ -20,7 +20,7 @@
 //
 // # What is checked
 //
-// On each step: the kinds below, from [KindPlace] to [KindNeighbour]. On the whole graph:
+// On each step: the kinds below, from [KindPlace] to [KindIdle]. On the whole graph:
 //
 //	CAN   from every state some path of fair steps alone reaches the goal            [KindStuck]
 //	WILL  no weakly fair cycle stays outside the goal                                [KindStarved]
@@ -37,8 +37,11 @@
 //
 // Commands alike to every limit stand in one line; only its head is tested. A head that meets a full limit, or one that
 // older lines wait for, sends its line behind them. The oldest line filed under a limit owns what room there is: its
-// re-test opens it, and if nobody can use it then, it goes to the tail. [Scenario.NoHints] leaves the re-test alone to
-// do all the work, which is the promise: a hint only speeds things up.
+// re-test opens it. If nobody can use the room for a second it is anybody's, newcomers included, and each line that was
+// opened and let it stand loses its place. [Scenario.NoHints] leaves the re-test alone to do all the work, which is the
+// promise: a hint only speeds things up.
+//
+// A rate is a limit whose room is its tokens: a start takes one, and the next one comes as a fair step.
 //
 // # The checker is checked
 //
@@ -48,6 +51,6 @@
 //
 // # What is left out
 //
-// Amounts of time, rates, batches, priorities, fair groups, the 3:1 turn of first runs and re-runs, costs above one,
+// Amounts of time, batches, priorities, fair groups, the 3:1 turn of first runs and re-runs, costs above one,
 // bounded maintenance, max_failures and start_by. A claim takes the command that has been eligible longest.
 package model

@@ -33,7 +33,7 @@ func (m *world) excused(s *state, i int, others uint8) bool {
 		return true
 	}
 	for l := range m.sc.Limits {
-		if !m.wants(s, i, l) || r.members&(1<<l) != 0 || m.exempt(s, i, l) {
+		if !m.wants(s, i, l) || r.members&(1<<l) != 0 || m.exempt(s, i, l) || m.sc.Limits[l].Rate {
 			continue
 		}
 		waiting := uint8(0) // members that will not move

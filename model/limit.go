@@ -8,8 +8,11 @@ func (s *state) used(l int) (n uint8) {
 	return n
 }
 
-// room reports whether limit l would admit one more; a limit that is not there always would.
+// room reports whether limit l would admit one more; a limit that is not there always would. A rate has no members, and as much room as tokens.
 func (s *state) room(l int) bool { return s.max[l] == noLimit || s.used(l) < s.max[l] }
+
+// closed reports whether limit l admits nothing, whoever leaves it.
+func (m *world) closed(s *state, l int) bool { return s.max[l] == 0 && !m.sc.Limits[l].Rate }
 
 // wants reports whether limit l exists and looks at command i.
 func (m *world) wants(s *state, i, l int) bool {
@@ -42,7 +45,9 @@ func (m *world) admit(s *state, i int) (full int, members uint8) {
 		case !m.roomInCall(s, l), m.behind(s, i, l):
 			return l, members
 		}
-		members |= bit
+		if !m.sc.Limits[l].Rate {
+			members |= bit
+		}
 	}
 	return -1, members
 }
@@ -54,13 +59,13 @@ func (m *world) roomInCall(s *state, l int) bool {
 	return s.room(l)
 }
 
-// behind reports whether older lines are filed under limit l, to whom its room belongs.
+// behind reports whether older lines are filed under limit l, to whom its room belongs. Room that has stood for a second is anybody's.
 func (m *world) behind(s *state, i, l int) bool {
-	if m.sc.Bug == NewcomerTakesRoom {
+	if m.sc.Bug == NewcomerTakesRoom || s.stood&(1<<l) != 0 && m.sc.Bug != RoomIsKept {
 		return false
 	}
-	o := m.oldest(s, l)
-	return o >= 0 && !m.same(s, i, o)
+	f := m.front(s, l)
+	return f >= 0 && !m.same(s, i, f) && (s.cmd[i].under() != uint8(l+1) || s.cmd[i].filed&called == 0)
 }
 
 // activeIn reports whether the place of command i makes it count in limit l.
@@ -80,55 +85,77 @@ func (m *world) release(s *state, i int) {
 	}
 }
 
-// hint opens the oldest line filed under limit l if there is room. Nothing depends on it.
+// hint opens the front of limit l if there is room. Nothing depends on it.
 func (m *world) hint(s *state, l int) {
-	if m.sc.NoHints || !s.room(l) {
+	if m.sweep(s, l); m.sc.NoHints {
+		m.noted(s, l)
 		return
 	}
-	if i := m.oldest(s, l); i >= 0 {
-		m.setLine(s, i, s.cmd[i].filed|called, s.cmd[i].turn)
+	m.call(s, l)
+}
+
+// noted ends the standing of room that is there no more, or for nobody.
+func (m *world) noted(s *state, l int) int {
+	f := m.front(s, l)
+	if f < 0 || !s.room(l) {
+		s.stood &^= 1 << l
+		return -1
+	}
+	return f
+}
+
+func (m *world) call(s *state, l int) {
+	if f := m.noted(s, l); f >= 0 {
+		m.setLine(s, f, s.cmd[f].filed&^shut|called, s.cmd[f].turn)
 	}
 }
 
-// retest opens the line of command i, its head, if the limit that it is filed under has room for it. It reports whether
-// anything changed.
+// retest looks again at the line of command i, its head. It reports whether anything changed.
 func (m *world) retest(s *state, i int) bool {
-	r := &s.cmd[i]
-	if r.filed == 0 || r.filed&called != 0 {
-		return false
-	}
-	l := int(r.filed) - 1
-	if s.max[l] == noLimit {
-		m.setLine(s, i, 0, 0)
+	before, r := *s, &s.cmd[i]
+	l := int(r.under()) - 1
+	switch {
+	case s.max[l] == noLimit || r.filed&shut != 0 && !m.closed(s, l): // what stopped it is gone
+		m.unfile(s, i)
 		return true
+	case !s.room(l):
+		m.setLine(s, i, r.filed&^called, r.turn)
+	case s.stood&(1<<l) != 0: // the oldest did not use it: whoever waits may
+		m.setLine(s, i, r.filed|called, r.turn)
 	}
-	if !s.room(l) || m.behind(s, i, l) {
+	m.sweep(s, l)
+	m.call(s, l)
+	return *s != before
+}
+
+// stand is a second in which room of limit l stood for its front, which was called, and nobody could use it: it is anybody's.
+func (m *world) stand(s *state, l int) bool {
+	f := m.front(s, l)
+	if s.max[l] == noLimit || s.stood&(1<<l) != 0 || f < 0 || s.cmd[f].filed&called == 0 || !s.room(l) || m.usable(s, f) {
 		return false
 	}
-	m.setLine(s, i, r.filed|called, r.turn)
+	s.stood |= 1 << l
 	return true
 }
 
-// pass takes from the oldest line under a limit its claim to room that nobody can use for it: the line is open again, and
-// joins the tail when a claim next finds the limit full. At the tail it must not keep its claim: a line that needs two
-// limits would wait for ever behind one such line under each.
+// pass takes its place from the line of command i, which was called and let room stand: the line is open again, and joins the tail when a
+// claim next finds the limit full. At the tail it must not keep its claim: a line that needs two limits would wait for ever behind one
+// such line under each.
 func (m *world) pass(s *state, i int) bool {
 	r := &s.cmd[i]
-	if r.filed == 0 {
-		return false
-	}
-	l := int(r.filed&^called) - 1
-	if s.max[l] == noLimit || !s.room(l) || m.behind(s, i, l) || m.usable(s, i) {
+	l := int(r.under()) - 1
+	if r.filed&called == 0 || s.stood&(1<<l) == 0 || !s.room(l) {
 		return false
 	}
 	if m.sc.Bug != PassedKeepsClaim {
-		m.setLine(s, i, 0, 0)
+		m.unfile(s, i)
 	} else if t := m.tail(s, l); t != r.turn+1 {
+		s.stood &^= 1 << l
 		m.setLine(s, i, uint8(l+1), t)
+		m.hint(s, l)
 	} else {
 		return false
 	}
-	m.hint(s, l)
 	return true
 }
 

@@ -20,7 +20,7 @@ func (c class) suspect() bool { return c == suspect || c == suspectVisit }
 type world struct {
 	sc    *Scenario
 	group [maxCommands]uint8 // commands with equal queue, type and keys share a group
-	order []int              // limits in the order of admission: scope command first
+	order []int              // limits in the order of admission: scope command, invocation, rates
 
 	counted [maxLimits]uint8 // with CountOnce: the members at the start of the claim call
 }
@@ -36,9 +36,11 @@ func newWorld(sc *Scenario) *world {
 			}
 		}
 	}
-	for _, scope := range []bool{true, false} {
+	for _, in := range []func(Limit) bool{
+		func(l Limit) bool { return l.Command }, func(l Limit) bool { return !l.Command && !l.Rate }, func(l Limit) bool { return l.Rate },
+	} {
 		for l, lim := range sc.Limits {
-			if lim.Command == scope {
+			if in(lim) {
 				m.order = append(m.order, l)
 			}
 		}
@@ -162,34 +164,64 @@ func (m *world) setLine(s *state, i int, filed, turn uint8) {
 	}
 }
 
-// file puts the line of command i under limit l: at the tail, or where it is if it is there already.
+// file puts the line of command i under limit l: at the tail, or where it is if it is there already. It leaves any other key, where the
+// next one has its turn.
 func (m *world) file(s *state, i, l int) {
 	r := &s.cmd[i]
-	if r.filed&^called == uint8(l+1) {
-		m.setLine(s, i, uint8(l+1), r.turn)
-		return
+	from, turn := int(r.under())-1, r.turn
+	if from != l {
+		turn = m.tail(s, l)
 	}
-	m.setLine(s, i, uint8(l+1), m.tail(s, l))
+	to := uint8(l + 1)
+	if m.closed(s, l) {
+		to |= shut
+	}
+	if m.setLine(s, i, to, turn); from >= 0 && from != l {
+		m.hint(s, from)
+	}
+}
+
+// unfile opens the line of command i: it is filed nowhere, and whoever stood behind it has its turn.
+func (m *world) unfile(s *state, i int) {
+	from := int(s.cmd[i].under()) - 1
+	if m.setLine(s, i, 0, 0); from >= 0 {
+		m.hint(s, from)
+	}
 }
 
 // tail is a turn behind all lines filed under limit l.
 func (m *world) tail(s *state, l int) uint8 {
 	t := uint8(0)
 	for j := range s.cmd {
-		if s.cmd[j].filed&^called == uint8(l+1) {
+		if s.cmd[j].under() == uint8(l+1) {
 			t = max(t, s.cmd[j].turn)
 		}
 	}
 	return t + 1
 }
 
-// oldest is the head of the line that has waited longest under limit l, or -1.
-func (m *world) oldest(s *state, l int) int {
+// front is the head of the line that room of limit l belongs to, or -1: the oldest that is not paused. A closed key has none.
+func (m *world) front(s *state, l int) int {
 	best := -1
 	for i := range s.cmd {
-		if s.cmd[i].filed&^called == uint8(l+1) && (best < 0 || s.cmd[i].turn < s.cmd[best].turn) && m.head(s, i) {
+		r := &s.cmd[i]
+		if r.under() == uint8(l+1) && !m.closed(s, l) && !m.stopped(s, i) && (best < 0 || r.turn < s.cmd[best].turn) && m.head(s, i) {
 			best = i
 		}
 	}
 	return best
 }
+
+// sweep opens the lines filed under limit l, older than its front, that are paused: they have no claim.
+func (m *world) sweep(s *state, l int) {
+	f := m.front(s, l)
+	for i := range s.cmd {
+		r := &s.cmd[i]
+		if r.under() == uint8(l+1) && (f < 0 || r.turn < s.cmd[f].turn) && m.stopped(s, i) && m.head(s, i) {
+			m.setLine(s, i, 0, 0)
+		}
+	}
+}
+
+// stopped reports whether a pause keeps the line of command i.
+func (m *world) stopped(s *state, i int) bool { return m.paused(s, i) && !m.class(&s.cmd[i]).visit() }

@@ -71,11 +71,15 @@ func limitMutants() []Mutant {
 	return []Mutant{
 		mutant(ForgetRetest, KindStuck, Scenario{Limits: one, Commands: three, NoHints: true}),
 		mutant(NeverPass, KindStuck, Scenario{
-			Limits: one, Commands: []Command{{Keys: 1}, {Queue: 1, Keys: 1}, {Keys: 1, Type: 1}}, Faults: Faults{PauseAll: 1},
+			Workers: partly, Limits: one, Commands: []Command{{Keys: 1}, {Type: 1, Keys: 1}, {Keys: 1}}, Faults: Faults{Crash: 1},
 		}),
-		mutant(PassedKeepsClaim, KindStuck, Scenario{
-			Limits: inv, Commands: []Command{{Keys: 3}, {Queue: 1, Keys: 1}, {Queue: 1, Keys: 2}, {Keys: 3}}, Faults: Faults{PauseAll: 1},
+		mutant(PassedKeepsClaim, KindStarved, Scenario{
+			Workers: partly, Limits: inv, Commands: []Command{{Keys: 3}, {Type: 1, Keys: 1}, {Type: 1, Keys: 2}, {Keys: 3}}, Faults: Faults{Crash: 1},
 		}),
+		mutant(RoomIsKept, KindIdle, Scenario{
+			Workers: partly, Limits: one, Commands: []Command{{Keys: 1}, {Type: 1, Keys: 1}, {Keys: 1, Delayed: true}}, Faults: Faults{Crash: 1},
+		}),
+		mutant(ForgetToken, KindLimit, Scenario{Limits: []Limit{{Max: 1, Rate: true}}, Commands: three}),
 		mutant(NewcomerTakesRoom, KindStarved, Scenario{
 			Limits: one, Commands: []Command{{Keys: 1, Delayed: true}, {Keys: 1, Forever: true}, {Keys: 1, Forever: true}}, Must: 1, NoHints: true,
 		}),
@@ -91,7 +95,8 @@ func limitMutants() []Mutant {
 }
 
 // Known are worlds in which the design as it stands breaks a promise that it does not make. They are explored so that a
-// change of the rules shows.
+// change of the rules shows. The one below is a price: whoever needs two limits would get both only if room of the first
+// stood idle for as long as the members of the second run, and the design promises that room idles for a second at most.
 func Known() []Mutant {
 	return []Mutant{{
 		Want: KindStarved,

@@ -99,6 +99,15 @@ func (m *world) eachConfig(s0 *state, yield successor) {
 	}
 	for l := range m.sc.Limits {
 		there := s0.max[l] != noLimit
+		if s := *s0; m.sc.Bug != NeverPass && m.stand(&s, l) {
+			yield(ofLimit(StepStand, l), &s)
+		}
+		if m.sc.Limits[l].Rate {
+			if s := *s0; there && s.max[l] < m.sc.Limits[l].Max {
+				s.max[l]++
+				yield(ofLimit(StepToken, l), &s)
+			}
+		}
 		change := func(kind StepKind, n uint8, budget func(*Faults) *uint8) {
 			if s := *s0; spend(budget(&s.left)) {
 				m.setMax(&s, l, n)
@@ -106,15 +115,21 @@ func (m *world) eachConfig(s0 *state, yield successor) {
 			}
 		}
 		if there {
-			change(StepRaise, s0.max[l]+1, func(f *Faults) *uint8 { return &f.Raise })
+			if !m.sc.Limits[l].Rate {
+				change(StepRaise, s0.max[l]+1, func(f *Faults) *uint8 { return &f.Raise })
+			}
 			change(StepRemove, noLimit, func(f *Faults) *uint8 { return &f.Remove })
 		} else {
 			change(StepAdd, m.sc.Limits[l].Max, func(f *Faults) *uint8 { return &f.Add })
 		}
-		if there && s0.max[l] > 0 {
+		if there && s0.max[l] > 0 && !m.sc.Limits[l].Rate {
 			change(StepLower, s0.max[l]-1, func(f *Faults) *uint8 { return &f.Lower })
 		}
 	}
+}
+
+func ofLimit(kind StepKind, l int) step {
+	return step{kind: kind, who: noone, cmd: uint8(l), what: uint8(l), fair: true}
 }
 
 func (m *world) queueUsed(q int) bool {

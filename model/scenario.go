@@ -31,6 +31,8 @@ type Scenario struct {
 	Bug Bug
 	// Large marks a scenario that takes more than a moment to explore.
 	Large bool
+	// Huge marks one that takes a minute and a gigabyte: it is explored where TWOLANE_MODEL=full asks for it.
+	Huge bool
 	// MaxStates ends the exploration with an error beyond that many states (0: two million).
 	MaxStates int
 }
@@ -65,11 +67,12 @@ type Worker struct {
 	Types  uint8 // bit t: it knows type t
 }
 
-// A Limit is an exact cap on active commands that carry its key.
+// A Limit is an exact cap on active commands that carry its key, or a rate of starts.
 type Limit struct {
-	Max     uint8
-	Command bool // scope command; otherwise invocation
-	Absent  bool // not configured at the start; a fault Add brings it
+	Max     uint8 // of a rate: the burst
+	Command bool  // scope command; otherwise invocation
+	Rate    bool  // a start takes a token; a token comes as a fair step
+	Absent  bool  // not configured at the start; a fault Add brings it
 }
 
 // Faults is the budget of everything that the design does not promise to happen: each one can happen that many times.

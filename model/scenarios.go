@@ -4,7 +4,9 @@ package model
 var (
 	lone = []Worker{{Intake: 1, Repoll: 1, Queues: 3, Types: 255}}
 	pair = []Worker{{Intake: 1, Repoll: 1, Queues: 3, Types: 255}, {Intake: 1, Repoll: 1, Queues: 3, Types: 255}}
-	wide = []Worker{{Intake: 2, Repoll: 1, Queues: 3, Types: 255}}
+	// partly is a worker that knows type 0 alone, beside one that knows all.
+	partly = []Worker{{Intake: 1, Repoll: 1, Queues: 3, Types: 1}, {Intake: 1, Repoll: 1, Queues: 3, Types: 255}}
+	wide   = []Worker{{Intake: 2, Repoll: 1, Queues: 3, Types: 255}}
 
 	plain = Command{}
 	long  = Command{Polls: 1}

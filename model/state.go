@@ -83,8 +83,11 @@ const (
 	byDeadline                   // the cancel request came from the deadline
 )
 
-// called marks a filed line that a re-test or a hint has opened; it keeps its turn until it has used it.
-const called uint8 = 0x80
+// Marks of a filed line.
+const (
+	called uint8 = 0x80 // a re-test or a hint has opened it; it keeps its turn until it has used it
+	shut   uint8 = 0x40 // its key was closed when it was last looked at: it has no claim to room, and is open when the key is
+)
 
 // noLimit is the max of a limit that is not configured.
 const noLimit uint8 = 255
@@ -102,7 +105,7 @@ type record struct {
 	flags                         uint8
 	fails, polls, snoozes, losses uint8
 	members                       uint8 // bit l: counts in limit l
-	filed, turn                   uint8 // the limit+1 that its line is filed under, and the line's rank there
+	filed, turn                   uint8 // the limit+1 that its line is filed under, with marks, and the line's rank there
 	order                         uint8 // its rank among all ready commands
 }
 
@@ -111,6 +114,10 @@ func (r *record) atRest() bool {
 	return r.place == Scheduled || r.place == Ready || r.place == Parked
 }
 func (r *record) live() bool { return r.status == Pending || r.status == Processing }
+
+// under is the limit+1 that the line of r is filed under.
+func (r *record) under() uint8 { return r.filed &^ (called | shut) }
+
 func (r *record) lane() Lane {
 	if r.status == Processing {
 		return Repoll
@@ -158,8 +165,9 @@ type state struct {
 	cmd   [maxCommands]record
 	proc  [maxWorkers]process
 	pause [maxQueues]uint8 // 1: intake, 2: both lanes
-	max   [maxLimits]uint8
-	token uint8 // the counter of lease tokens, where tokens matter
+	max   [maxLimits]uint8 // of a rate: the tokens that are left
+	stood uint8            // bit l: room of limit l has stood for a second, and is anybody's
+	token uint8            // the counter of lease tokens, where tokens matter
 	left  Faults
 }
 
@@ -235,7 +243,7 @@ func (s *state) closeTurns() {
 		for t := uint8(1); ; t++ {
 			next := uint8(255)
 			for i := range s.cmd {
-				if r := &s.cmd[i]; r.filed&^called == l+1 && r.turn >= t {
+				if r := &s.cmd[i]; r.under() == l+1 && r.turn >= t {
 					next = min(next, r.turn)
 				}
 			}
@@ -243,7 +251,7 @@ func (s *state) closeTurns() {
 				break
 			}
 			for i := range s.cmd {
-				if r := &s.cmd[i]; r.filed&^called == l+1 && r.turn == next {
+				if r := &s.cmd[i]; r.under() == l+1 && r.turn == next {
 					r.turn = t
 				}
 			}

@@ -22,7 +22,9 @@ const (
 	StepTimeout  // the time for cancel visits is over
 	StepEnd      // maintenance ends a command at rest
 	StepRetest   // maintenance opens a filed line
-	StepPass     // an oldest line let room stand
+	StepStand    // room has stood for a second
+	StepPass     // a line that was called let room stand
+	StepToken    // a rate has one more token
 	StepPoison   // an invocation kills its process
 	StepMark     // with PopBeforeLease: the lease of a popped command is recorded
 	StepGiveAway // with GiveBackRunning: a running handler's command is given back
@@ -45,7 +47,7 @@ const (
 
 var stepNames = [...]string{
 	"submit", "claim", "repeat claim", "renew", "settle", "repeat settle", "lease expires", "reap", "due", "heartbeat dies",
-	"old heartbeat dies", "deadline passes", "cancel timeout", "end at rest", "re-test", "pass over", "poison kills",
+	"old heartbeat dies", "deadline passes", "cancel timeout", "end at rest", "re-test", "room stands", "pass over", "token", "poison kills",
 	"mark", "GIVE AWAY", "CRASH", "restart", "STALL", "continue", "DRAIN", "exit", "CANCEL", "FORCE", "DELETE", "PAUSE",
 	"RESUME", "RAISE", "LOWER", "REMOVE", "ADD",
 }
@@ -94,6 +96,9 @@ func unpack(n uint32) step {
 	}
 }
 
+// ofLimit reports whether the step is one of a limit alone; cmd is the limit then, so that each has its own fairness.
+func (st step) ofLimit() bool { return st.kind == StepStand || st.kind == StepToken }
+
 // action is what weak fairness counts by: what acts on what, whatever the outcome.
 func action(n uint32) uint16 { return uint16(n >> 9) }
 
@@ -103,7 +108,7 @@ func (st step) String() string {
 	if st.who != noone {
 		t += fmt.Sprintf(" w%d", st.who)
 	}
-	if st.cmd != noone {
+	if st.cmd != noone && !st.ofLimit() {
 		t += fmt.Sprintf(" c%d", st.cmd)
 	}
 	switch st.kind {
@@ -114,7 +119,7 @@ func (st step) String() string {
 		}
 	case StepPause, StepResume:
 		t += fmt.Sprintf(" q%d", st.what)
-	case StepRaise, StepLower, StepRemove, StepAdd:
+	case StepRaise, StepLower, StepRemove, StepAdd, StepStand, StepToken:
 		t += fmt.Sprintf(" L%d", st.what)
 	}
 	return t + [...]string{"", " REPLY LOST", " FAILED BEFORE COMMIT", " then FAIL-OVER undoes it"}[st.fate]

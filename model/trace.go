@@ -26,7 +26,14 @@ func (m *world) show(s *state) string {
 	}
 	for l := range m.sc.Limits {
 		if s.max[l] != noLimit {
-			parts = append(parts, fmt.Sprintf("L%d %d/%d", l, s.used(l), s.max[l]))
+			t := fmt.Sprintf("L%d %d/%d", l, s.used(l), s.max[l])
+			if m.sc.Limits[l].Rate {
+				t = fmt.Sprintf("L%d has %d tokens", l, s.max[l])
+			}
+			if s.stood&(1<<l) != 0 {
+				t += " (room has stood)"
+			}
+			parts = append(parts, t)
 		}
 	}
 	for q, p := range s.pause {
@@ -67,7 +74,7 @@ func (m *world) showCommand(s *state, i int) string {
 		t += fmt.Sprintf(" fails=%d", r.fails)
 	}
 	if r.filed != 0 {
-		t += fmt.Sprintf(" filed under L%d as no. %d", r.filed&^called-1, r.turn)
+		t += fmt.Sprintf(" filed under L%d as no. %d", r.under()-1, r.turn)
 		if r.filed&called != 0 {
 			t += " (called)"
 		}
