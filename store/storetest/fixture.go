@@ -25,6 +25,8 @@ type fixture struct {
 	// audit is off for cases that damage the store on purpose.
 	audit bool
 	nonce *atomic.Int64
+	// granted counts the invocations that claims were given.
+	granted int
 }
 
 func newFixture(t *testing.T, h Harness, rule string) *fixture {

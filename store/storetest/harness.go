@@ -77,5 +77,5 @@ var nouns = []noun{
 	{"watch", watchCases}, {"config", configCases}, {"concurrency", concurrencyCases}, {"idempotency", idempotencyCases},
 	{"bounds", boundsCases}, {"damage", damageCases}, {"durability", durabilityCases},
 	{"limit", limitCases}, {"limit_exit", exitCases()}, {"limit_line", limitLineCases}, {"limit_change", limitChangeCases},
-	{"limit_rate", limitRateCases}, {"limit_fault", limitFaultCases}, {"limit_field", limitFieldCases}, {"fair", fairCases},
+	{"limit_rate", limitRateCases}, {"limit_fault", limitFaultCases}, {"limit_field", limitFieldCases}, {"limit_kill", limitKillCases}, {"fair", fairCases},
 }

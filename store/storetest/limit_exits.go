@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -21,6 +23,15 @@ func leaving(kind store.OutcomeKind, change ...func(*store.Settlement)) func(f *
 
 // killed lets the worker of c die.
 func killed(f *fixture, _ *store.Command) { f.Pass(f.v) }
+
+// lostTwice lets two workers die with c, as often as its queue allows.
+func lostTwice(f *fixture, c *store.Command) {
+	f.queue("q", func(q *store.QueueConfig) { q.MaxLosses = 2 })
+	killed(f, c)
+	f.claim1("w1", c.Lane(), c.ID)
+	killed(f, c)
+	f.failed(c.ID, store.ReasonWorkerLost)
+}
 
 // stalled lets the lease of c run out while its worker lives.
 func stalled(f *fixture, _ *store.Command) {
@@ -99,6 +110,8 @@ var exits = []exit{
 		f.cancel(c.ID)
 		killed(f, c)
 	}},
+	{"retries_exhausted", false, false, leaving(store.OutcomeRetry, delay(long))},
+	{"worker_lost", false, false, lostTwice},
 	{"force", false, false, forced},
 	{"delete", false, false, deleted},
 	{"purge", false, false, purged},
@@ -115,6 +128,17 @@ var exits = []exit{
 	{"poll_abandon", true, true, leaving(store.OutcomeAbandon)},
 	{"poll_lost_lease", true, true, stalled},
 	{"poll_killed", true, true, killed},
+	{"poll_undecodable", true, true, leaving(store.OutcomeRetry, delay(long), decode)},
+	{"poll_retries_exhausted", true, false, leaving(store.OutcomeRetry, delay(long))},
+	{"poll_worker_lost", true, false, lostTwice},
+	{"poll_cancel_park", true, true, cancelled(store.OutcomeProcessing, hook)},
+	{"poll_cancel_killed", true, true, func(f *fixture, c *store.Command) {
+		f.settle(c, store.OutcomeProcessing, hook)
+		f.Pass(time.Second)
+		c = f.claim1("w1", store.Repoll, c.ID)
+		f.cancel(c.ID)
+		killed(f, c)
+	}},
 	{"poll_force", true, false, forced},
 	{"poll_delete", true, false, deleted},
 	{"poll_purge", true, false, purged},
@@ -130,7 +154,21 @@ var exits = []exit{
 	})},
 }
 
-// everyLimit is each kind of a limit in each scope, exactly full with one command of that cost.
+// exitChange is what the submission of an exit has besides.
+var exitChange = map[string]func(*store.Submission){
+	"retries_exhausted":      func(s *store.Submission) { s.MaxFailures = 1 },
+	"poll_retries_exhausted": func(s *store.Submission) { s.MaxFailures = 1 },
+}
+
+func (x *exit) submission(f *fixture, id string, change ...func(*store.Submission)) store.Submission {
+	change = append(change, func(s *store.Submission) { s.Deadline = f.now.Add(long + long/2) })
+	if ch := exitChange[x.name]; ch != nil {
+		change = append(change, ch)
+	}
+	return sub(id, change...)
+}
+
+// everyLimit is each kind of a limit in each scope, exactly full with one command of that cost. What classifies has members too; rates have none.
 func everyLimit(cost int) (all []store.Limit) {
 	for scope, s := range map[store.Scope]string{store.ScopeInvocation: "i", store.ScopeCommand: "c"} {
 		for by, name := range map[store.By]string{store.ByAll: "all", store.ByQueue: "queue", store.ByType: "type", store.ByGroup: "group", store.ByKey: "key"} {
@@ -140,8 +178,10 @@ func everyLimit(cost int) (all []store.Limit) {
 			}
 			all = append(all, l)
 		}
+		all = append(all, store.Limit{Name: "set-" + s, Queues: []string{"other", "q"}, Scope: scope, Max: cost},
+			store.Limit{Name: "class-" + s, By: store.ByType, Scope: scope, Max: 0, Classify: true})
 	}
-	return all
+	return append(all, store.Limit{Name: "rate", By: store.ByType, Rate: 1000, Burst: 1000})
 }
 
 func valueOf(l *store.Limit) string {
@@ -158,7 +198,10 @@ func (f *fixture) leaves(x exit, cost int) {
 		f.Helper()
 		for i := range limits {
 			want := inv
-			if limits[i].Scope == store.ScopeCommand {
+			switch {
+			case limits[i].Rate > 0:
+				want = 0
+			case limits[i].Scope == store.ScopeCommand:
 				want = cmd
 			}
 			if st := f.limit(limits[i].Name, valueOf(&limits[i])); st.Members != want || len(st.Holders) != min(want, 1) {
@@ -168,7 +211,7 @@ func (f *fixture) leaves(x exit, cost int) {
 	}
 	alike := []func(*store.Submission){costing(cost), inGroup("g"), keyed("k", "v")}
 	id := fmt.Sprintf("%s-%d", x.name, cost)
-	f.submit(sub(id, append(alike, func(s *store.Submission) { s.Deadline = f.now.Add(long + long/2) })...))
+	f.submit(x.submission(f, id, alike...))
 	c := f.claim1("w1", store.Intake, id)
 	if x.poll {
 		f.settle(c, store.OutcomeProcessing)
@@ -209,12 +252,112 @@ func (f *fixture) leaves(x exit, cost int) {
 	f.finish()
 }
 
+// leavesTokens checks that an exit takes the tokens of a rate that its claims took, and gives none back.
+func (f *fixture) leavesTokens(x exit) {
+	f.Helper()
+	const burst = 30
+	f.limits(store.Limit{Name: "r", By: store.ByType, Rate: 1e-4, Burst: burst})
+	f.granted = 0
+	f.submit(x.submission(f, x.name))
+	c := f.claim1("w1", store.Intake, x.name)
+	if x.poll {
+		f.settle(c, store.OutcomeProcessing)
+		f.Pass(time.Second)
+		c = f.claim1("w1", store.Repoll, x.name)
+	}
+	f.Pass(10 * time.Millisecond)
+	x.run(f, c)
+	f.trySettle(c, store.OutcomeGiveBack)
+	most := burst
+	if g := f.get(x.name); g != nil && !g.Status.Terminal() && g.CancelAsked != 0 {
+		most++ // a cancel visit does not wait for a token
+	}
+	f.submit(many("rest", burst)...)
+	for range burst + 5 {
+		f.claimRest("w2", burst)
+		f.Pass(200 * time.Millisecond)
+	}
+	f.check(f.granted >= burst && f.granted <= most, "%s: %d starts with %d tokens", x.name, f.granted, burst)
+	f.limits()
+}
+
+// ends are the ways in which a command that waits for a limit may leave its line.
+var ends = map[string]func(f *fixture, id string){
+	"cancel": func(f *fixture, id string) { f.cancel(id) },
+	"force":  func(f *fixture, id string) { f.tryCancel(store.CancelRequest{IDs: []string{id}, Force: true}) },
+	"delete": func(f *fixture, id string) { f.ok(f.act(store.ActDelete, id)) },
+	"purge": func(f *fixture, id string) {
+		_, err := f.s.Act(f.ctx(), store.ActRequest{Kind: store.ActDelete, Filter: &store.Filter{Queue: "q", Status: store.Pending, Type: "t1"}})
+		f.ok(err)
+	},
+	"start_by": func(*fixture, string) {},
+	"deadline": func(*fixture, string) {},
+}
+
+// endsFiled checks that a command which ends while its line is filed under a full key changes nobody's membership, and that the line behind it
+// has the room that comes.
+func (f *fixture) endsFiled(way string) {
+	f.Helper()
+	limits := everyLimit(1)
+	f.limits(limits...)
+	alike := []func(*store.Submission){inGroup("g"), keyed("k", "v")}
+	batchKey := func(k string) func(*store.Submission) { return func(s *store.Submission) { s.BatchKey = k } }
+	c := f.start("run", alike...)
+	wait := sub("wait", append(alike, batchKey("w"))...)
+	switch way {
+	case "start_by":
+		wait.StartBy = f.now.Add(5 * time.Second)
+	case "deadline":
+		wait.Deadline = f.now.Add(5 * time.Second)
+	case "purge":
+		wait.Type = "t1"
+	}
+	f.submit(wait)
+	f.claimBoth("w2", 5)
+	f.submit(sub("behind", append(alike, batchKey("b"))...))
+	f.claimBoth("w2", 5)
+	lines := func() (n int) {
+		for i := range limits {
+			for _, v := range []string{valueOf(&limits[i]), "t1"} {
+				if limits[i].By == store.ByType || v != "t1" {
+					n += f.limit(limits[i].Name, v).Lines
+				}
+			}
+		}
+		return n
+	}
+	f.check(lines() == 2, "%d lines are filed, not 2", lines())
+	ends[way](f, "wait")
+	for range 6 {
+		f.Pass(time.Second)
+		f.renew("w1", c)
+	}
+	if g := f.get("wait"); g != nil {
+		f.check(g.Status.Terminal(), "%s", show(g))
+	}
+	f.check(lines() == 1, "%d lines are filed, not 1", lines())
+	for i := range limits {
+		if l := &limits[i]; l.Rate == 0 {
+			f.members(l.Name, valueOf(l), 1)
+		}
+	}
+	f.settle(c, store.OutcomeDone)
+	f.Pass(time.Second)
+	f.settle(f.claim1("w2", store.Intake, "behind"), store.OutcomeDone)
+	f.finish()
+}
+
 func exitCases() (all []kase) {
 	for _, x := range exits {
 		all = append(all, kase{"F007_F010_" + x.name, "every way out of an invocation gives back once, under every kind of limit, whatever the cost; a stale or repeated release changes nothing", func(f *fixture) {
 			for _, cost := range []int{1, 3} {
 				f.leaves(x, cost)
 			}
+		}}, kase{"token_" + x.name, "no way out of an invocation gives a token of a rate back", func(f *fixture) { f.leavesTokens(x) }})
+	}
+	for _, way := range slices.Sorted(maps.Keys(ends)) {
+		all = append(all, kase{"F026_filed_" + way, "whoever ends while it waits for a full key leaves its line, gives nothing back that it did not have, and keeps nobody waiting", func(f *fixture) {
+			f.endsFiled(way)
 		}})
 	}
 	return all

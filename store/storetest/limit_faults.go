@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -31,43 +30,6 @@ var limitFaultCases = []kase{
 			f.Pass(250 * time.Millisecond)
 		}
 		f.check(fails == 10 && done == 4, "%d failures, %d done", fails, done)
-	}},
-	{"F010_random_retries", "limit 2 with many commands that retry at random: never more than two, back to none, and never nothing for longer than the backoff", func(f *fixture) {
-		f.limits(store.Limit{Name: "l", Max: 2})
-		const n = 150
-		f.submit(many("a", n)...)
-		rnd := rand.New(rand.NewPCG(1, 2))
-		var run []*store.Command
-		done, idle := 0, 0
-		for done < n {
-			cs := f.claim(fmt.Sprint("w", rnd.IntN(3)), store.Intake, 5)
-			if run = append(run, cs...); len(run) > 2 {
-				f.Fatalf("%d at once", len(run))
-			}
-			if idle++; len(cs) > 0 {
-				idle = 0
-			}
-			f.check(idle < 30, "nothing was claimed for 3 s; %d done", done)
-			if len(run) > 0 && rnd.IntN(3) > 0 {
-				i := rnd.IntN(len(run))
-				c := run[i]
-				run = append(run[:i], run[i+1:]...)
-				switch rnd.IntN(4) {
-				case 0:
-					f.settle(c, store.OutcomeRetry, delay(time.Duration(rnd.IntN(1000))*time.Millisecond))
-				case 1:
-					f.settle(c, store.OutcomeSnooze, delay(time.Duration(rnd.IntN(1000))*time.Millisecond))
-				default:
-					f.settle(c, store.OutcomeDone)
-					done++
-				}
-			}
-			f.Pass(100 * time.Millisecond)
-			for _, c := range run { // their workers live
-				f.renew(c.Owner, c)
-			}
-		}
-		f.finish()
 	}},
 	{"F028_F005_killed_holder", "a worker killed while it holds N of N: the room is back a visibility timeout and a second later, and never over-admitted meanwhile", func(f *fixture) {
 		for _, scope := range []store.Scope{store.ScopeInvocation, store.ScopeCommand} {

@@ -61,6 +61,7 @@ func (f *fixture) tryClaim(r store.ClaimRequest) store.ClaimReply {
 	reply, err := f.s.Claim(f.ctx(), r)
 	f.ok(err)
 	f.check(len(reply.Wants) == len(r.Wants), "claim reported on %d of %d wants", len(reply.Wants), len(r.Wants))
+	f.granted += len(reply.Grants)
 	return reply
 }
 
