@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -238,7 +237,8 @@ func (d *deliverer) send(ctx context.Context, items []store.PushItem) error {
 func (d *deliverer) item(ctx context.Context, e *store.OutboxEntry) (store.PushItem, error) {
 	c := e.Command
 	meta := c.Metadata
-	it := store.PushItem{Seq: e.Seq, List: meta[metaRoute]}
+	it := pushOf(meta)
+	it.Seq = e.Seq
 	id, token := meta[metaRequest], meta[metaToken]
 	switch {
 	case len(c.Result) == 0:
@@ -255,17 +255,6 @@ func (d *deliverer) item(ctx context.Context, e *store.OutboxEntry) (store.PushI
 		it.Del = append(it.Del, recordKey(c.ID))
 	default:
 		it.Value = c.Result
-	}
-	if ttl, err := strconv.ParseInt(meta[metaTTL], 10, 64); err == nil && ttl > 0 {
-		it.TTL = store.Millis(ttl * 1000)
-	}
-	for _, name := range []string{metaPayload, metaBlob} {
-		if key := meta[name]; key != "" {
-			it.Del = append(it.Del, key)
-		}
-	}
-	if id != "" && token != "" {
-		it.DelIf = []store.PushCondition{{Key: wire.ActiveKey(id), Value: token}, {Key: wire.CancelKey(id), Value: token}}
 	}
 	return it, nil
 }

@@ -173,6 +173,7 @@ const leastWait = 100 * time.Millisecond
 // fail ends a request that is not answered by HTTP.
 func (a *attempt) fail(code, message string) twolane.Outcome {
 	id, token := a.job.Metadata()[metaRequest], a.job.Metadata()[metaToken]
+	a.p.pushes(a.job)
 	return twolane.Fail(errors.New(message)).WithResult(wire.Failure(id, token, code, message).Bytes())
 }
 
@@ -180,6 +181,7 @@ func (a *attempt) fail(code, message string) twolane.Outcome {
 func (a *attempt) keep(ctx context.Context, record *wire.Result) ([]byte, error) {
 	b := record.Bytes()
 	if len(b) <= maxRecord {
+		a.p.pushes(a.job)
 		return b, nil
 	}
 	r := a.p.redis
@@ -194,6 +196,14 @@ func (a *attempt) keep(ctx context.Context, record *wire.Result) ([]byte, error)
 	}
 }
 
+// pushes lets the settle of a request that is about to be answered push the record itself, if it can.
+func (p *Processor) pushes(j *job) {
+	if p.oneStep && j.Metadata()[metaRoute] != "" {
+		it := pushOf(j.Metadata())
+		p.st.answer(j.ID(), &it)
+	}
+}
+
 // keepRecords is how long a record in a key of its own waits for its delivery.
 func (p *Processor) keepRecords() time.Duration { return max(24*time.Hour, p.cfg.Store.Keep) }
 
@@ -202,6 +212,7 @@ func (p *Processor) bury(_ context.Context, j *job) (twolane.Outcome, error) {
 	meta := j.Metadata()
 	out := twolane.Fail(errors.New(meta[metaWhy]))
 	if meta[metaRoute] != "" {
+		p.pushes(j)
 		out = out.WithResult(wire.Failure(meta[metaRequest], meta[metaToken], wire.CodeInvalid, meta[metaWhy]).Bytes())
 	}
 	return out, nil

@@ -38,6 +38,7 @@ type Processor struct {
 	opt    Options
 	log    *slog.Logger
 	client *twolane.Client
+	st     *pushing
 	redis  rueidis.Client
 	single bool // the producers' Redis is no cluster
 
@@ -50,6 +51,7 @@ type Processor struct {
 	mu     sync.Mutex
 	change chan struct{} // closed when the queues have changed
 
+	oneStep  bool        // results can be pushed in the step of the settle
 	told     atomic.Bool // the producers' Redis tells of changes
 	ready    atomic.Bool // it has started and does not drain
 	draining atomic.Bool
@@ -74,7 +76,8 @@ func New(cfg *config.Config, opt Options) (*Processor, error) {
 		return nil, fmt.Errorf("the producers' Redis: %w", err)
 	}
 	p.single = !cluster
-	p.client = twolane.NewClient(opt.Store, &twolane.Options{Logger: opt.Logger})
+	p.st = &pushing{Store: opt.Store}
+	p.client = twolane.NewClient(p.st, &twolane.Options{Logger: opt.Logger})
 	p.flights = newFlights(p)
 	return p, nil
 }
@@ -127,6 +130,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.oneStep = d.pusher != nil
 	deliverer.Go(func() { d.run(after) })
 	deliverer.Go(func() { p.flights.watch(after) })
 

@@ -23,8 +23,6 @@ import (
 	"github.com/twolane/twolane/store"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
-
 // call is one request that the gateway got.
 type call struct {
 	path   string // with the query as it came

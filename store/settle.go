@@ -62,6 +62,9 @@ type Settlement struct {
 	Observed float64
 	// FollowUps are submitted in the step in which Done ends the command. They pass the queue's MaxReady: work that has begun goes on.
 	FollowUps []Submission
+	// Push, with Done and Fail, hands Result over to a list in this step, in place of an outbox entry; its Seq and Value are not read. Only a
+	// [ListPusher] takes it. If the list cannot take it, an outbox entry is written as ever.
+	Push *PushItem
 	// Again says that this settle was sent before and its answer was not seen: lost becomes unknown.
 	Again bool
 }

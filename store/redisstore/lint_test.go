@@ -24,7 +24,8 @@ func TestF082_scripts_keep_to_their_slot(t *testing.T) {
 	// Names that hold a key which was built from P, by the script that says so.
 	built := regexp.MustCompile(`^(KEYS\[1\]|key|k|keys\[1\]|open|t\.open|L\.open|l\.open|d\.key|d\.fin|n|ks|prefix)$`)
 	// Lists and keys of others, which only a server that is no cluster can touch in the same step.
-	foreign := map[string]*regexp.Regexp{"push": regexp.MustCompile(`^(e\.dest|e\.unset\[j\]|unpack\(e\.del\)?)$`)}
+	theirs := regexp.MustCompile(`^(e\.dest|e\.unset\[j\]|unpack\(e\.del\)?)$`)
+	foreign := map[string]*regexp.Regexp{"push": theirs, "settle": theirs}
 	for name, text := range redisstore.Scripts() {
 		code := comment.ReplaceAllString(text, "")
 		if !strings.Contains(code, "string.sub(KEYS[1], 1, -5)") {

@@ -54,7 +54,7 @@ func (s *Store) Push(ctx context.Context, topic string, items []store.PushItem) 
 		args, n, size := []string{topic}, 0, 0
 		for n < len(items) && n < outboxItems && (n == 0 || size+len(items[n].Value) <= pushBytes) {
 			size += len(items[n].Value)
-			args = pushArgs(args, &items[n])
+			args = pushArgs(append(args, strconv.FormatUint(items[n].Seq, 10), stringOf(items[n].Value)), &items[n])
 			n++
 		}
 		m, err := s.eval(ctx, &s.main, scriptPush, args)
@@ -83,9 +83,9 @@ func (s *Store) Push(ctx context.Context, topic string, items []store.PushItem) 
 
 var pushStates = map[rune]store.PushState{'p': store.PushDone, 'g': store.PushGone, 'l': store.PushRefused}
 
-// pushArgs appends what the script reads of one entry.
+// pushArgs appends what the scripts read of one push, but its number and value.
 func pushArgs(args []string, it *store.PushItem) []string {
-	args = append(args, strconv.FormatUint(it.Seq, 10), it.List, string(it.Value), itoa(int64(max(0, it.TTL))), strconv.Itoa(len(it.Del)))
+	args = append(args, it.List, itoa(int64(max(0, it.TTL))), strconv.Itoa(len(it.Del)))
 	args = append(args, it.Del...)
 	args = append(args, strconv.Itoa(len(it.DelIf)))
 	for _, c := range it.DelIf {

@@ -131,3 +131,70 @@ func TestPushIsOnceAndCleansUp(t *testing.T) {
 		t.Errorf("%+v %v", cs, err)
 	}
 }
+
+// A settle can push its result itself: then there is no outbox entry. What is not pushed has one.
+func TestSettlePushes(t *testing.T) {
+	srv := redistest.Start(t)
+	s := openPush(t, srv.URL()+"?namespace=push")
+	ctx := t.Context()
+	ids := []string{"a", "b", "c", "d", "e"}
+	items := make([]store.Submission, len(ids))
+	for i, id := range ids {
+		items[i] = store.Submission{ID: id, Queue: "q", Type: "t", Notify: "top", Metadata: map[string]string{"m": "1"}}
+	}
+	if _, err := s.Submit(ctx, store.SubmitRequest{Items: items}); err != nil {
+		t.Fatal(err)
+	}
+	rep, err := s.Claim(ctx, store.ClaimRequest{Worker: "w", Nonce: "nonce0001", Free: [2]int{9, 0}, Wants: []store.Want{{Queue: "q", Max: 9, Types: []store.TypeWant{{Type: "t"}}}}})
+	if err != nil || len(rep.Grants) != len(ids) {
+		t.Fatalf("%d grants, %v", len(rep.Grants), err)
+	}
+	lease := map[string]store.LeaseName{}
+	for _, g := range rep.Grants {
+		lease[g.Items[0].ID] = g.Items[0].Lease
+	}
+	for _, args := range [][]string{{"SET", "string", "1"}, {"SET", "mine", "token"}, {"SET", "gone", "1"}} {
+		if _, err := srv.Do(ctx, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push := &store.PushItem{List: "res", TTL: 60000, Del: []string{"gone"}, DelIf: []store.PushCondition{{Key: "mine", Value: "token"}}}
+	req := store.SettleRequest{Worker: "w", Items: []store.Settlement{
+		{ID: "a", Lease: lease["a"], Kind: store.OutcomeDone, Result: []byte("1"), Push: push},
+		{ID: "b", Lease: lease["b"], Kind: store.OutcomeFail, Error: "bad", Result: []byte("2"), Push: push},
+		{ID: "c", Lease: lease["c"], Kind: store.OutcomeDone, Result: []byte("3"), Push: &store.PushItem{List: "string"}},
+		{ID: "d", Lease: lease["d"], Kind: store.OutcomeDone, Result: []byte("4"), FollowUps: []store.Submission{{ID: "f", Queue: "q", Type: "t"}}, Push: &store.PushItem{List: "res"}},
+		{ID: "e", Lease: lease["e"], Kind: store.OutcomeRetry, Error: "no", Push: push},
+	}}
+	for _, want := range []store.SettleState{store.SettleDone, store.SettleAlready} {
+		got, err := s.Settle(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, g := range got {
+			if g.State != want || g.Err != nil {
+				t.Errorf("%s: %+v, want %v", ids[i], g, want)
+			}
+		}
+	}
+	lines, err := srv.Do(ctx, "LRANGE", "res", "0", "-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := lines.AsStrSlice(); err != nil || !slices.Equal(got, []string{"4", "2", "1"}) {
+		t.Errorf("%q %v", got, err)
+	}
+	if n, err := srv.Do(ctx, "EXISTS", "gone", "mine"); err != nil {
+		t.Fatal(err)
+	} else if left, err := n.AsInt64(); err != nil || left != 0 {
+		t.Errorf("%d keys are left, %v", left, err)
+	}
+	es, err := s.Outbox(ctx, store.OutboxRequest{Topic: "top", Max: 10, HideFor: 1})
+	if err != nil || len(es) != 1 || es[0].Command.ID != "c" || string(es[0].Command.Result) != "3" {
+		t.Errorf("%+v %v", es, err)
+	}
+	cs, err := s.Get(ctx, []string{"a", "b", "f"}, store.GetOptions{})
+	if err != nil || string(cs[0].Result) != "1" || cs[0].PurgeAt == 0 || cs[1].Status != store.Failed || cs[1].Error != "bad" || cs[2] == nil {
+		t.Errorf("%+v %v", cs, err)
+	}
+}

@@ -26,6 +26,8 @@ const (
 	settleError     = 32
 	settleBlob      = 64
 	settleFollow    = 128
+
+	settlePush = 16 // beside the kind
 )
 
 // settlement is one settlement on its way to the script.
@@ -33,12 +35,16 @@ type settlement struct {
 	id, name, opt string
 	err, blob     string
 	flags         byte
+	push          *store.PushItem
 	invalid       error
 	follow        []submission
 }
 
 func (s *settlement) size() int {
 	n := len(s.err) + len(s.blob) + 96
+	if s.push != nil {
+		n += 256
+	}
 	for i := range s.follow {
 		n += s.follow[i].size()
 	}
@@ -86,6 +92,10 @@ func (s *Store) encodeSettlement(it *store.Settlement) settlement {
 		e.err = it.Error
 	}
 	s.encodeFollowUps(&e, it)
+	if it.Push != nil && !s.opt.Cluster && (it.Kind == store.OutcomeDone || it.Kind == store.OutcomeFail) {
+		e.push = it.Push
+		kind += settlePush
+	}
 	e.opt = packOption(kind, e.flags, reason, it)
 	return e
 }
@@ -196,6 +206,11 @@ func (s *Store) settleBatch(ctx context.Context, items []settlement) ([]store.Se
 			at := len(args)
 			args = appendIntake(append(args, ""), it.follow)
 			args[at] = itoa(int64(len(args) + 1)) // where the script goes on
+		}
+		if it.push != nil {
+			at := len(args)
+			args = pushArgs(append(args, ""), it.push)
+			args[at] = itoa(int64(len(args) - at - 1))
 		}
 	}
 	m, err := s.eval(ctx, &s.main, scriptSettle, args)

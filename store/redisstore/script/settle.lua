@@ -4,9 +4,10 @@
 -- ARGV  number of items, whether an id comes twice (0, 1), number of different options, the options (kind, flags, reason, delay, grid, observed,
 --       length of the event's text; kind 0 only compares), which of them each item has (one byte each, from 1); for each item: id, lease name,
 --       then what the flags name: 32 error, 64 blob, 128 follow-ups (as intake.lua says, after the index of what comes behind them).
---       flags: 1 set state, 2 has hook, 4 decode, 8 unstarted, 16 again
+--       flags: 1 set state, 2 has hook, 4 decode, 8 unstarted, 16 again; a kind over 16 has a push behind all that: how many arguments follow, then
+--       what push.lua says of an entry, from its list on, without the value, which is the blob
 -- reply {three bytes for each item: state, status, reason (state 9: the item is invalid), follow-up answers}
--- include: base rate lib intake quick
+-- include: base rate lib intake quick push1
 local err = begin(false)
 if err then return err end
 local n, twice, a = tonumber(ARGV[1]), ARGV[2] == '1', 4 + tonumber(ARGV[3])
@@ -14,12 +15,14 @@ local O = {}
 for i = 4, a - 1 do
   local o, f = {}, nil
   o.kind, o.flags, o.reason, o.delay, o.grid, o.observed, o.cut = sunpack('<BBBdddB', ARGV[i])
+  o.push = o.kind > 16
+  if o.push then o.kind = o.kind - 16 end
   f = o.flags
   o.setstate, o.hook, o.decode, o.unstarted, o.again = f % 2 == 1, band(f, 2) ~= 0, band(f, 4) ~= 0, band(f, 8) ~= 0, band(f, 16) ~= 0
   o.err, o.blob, o.follow = band(f, 32) ~= 0, band(f, 64) ~= 0, f >= 128
-  o.more = f >= 32
+  o.more = f >= 32 or o.push
   -- what may go a short way: see quick.lua
-  o.done = o.kind == 1 and (f == 0 or f == 64)
+  o.done = o.kind == 1 and (f == 0 or f == 64) and not o.push
   o.poll = o.kind == 3 and band(f, 172) == 0
   O[i - 3] = o
 end
@@ -35,6 +38,7 @@ for i = 1, n do
     if o.err then a = a + 1 end
     if o.blob then a = a + 1 end
     if o.follow then a = tonumber(ARGV[a]) end
+    if o.push then a = a + 1 + tonumber(ARGV[a]) end
   end
 end
 local t, rec = call('HMGET', P .. 'T', unpack(ids)), call('MGET', unpack(ks))
@@ -56,7 +60,11 @@ local function settlement(i)
     s.blob = ARGV[p]
     p = p + 1
   end
-  if o.follow then s.follow = p + 1 end
+  if o.follow then
+    s.follow = p + 1
+    p = tonumber(ARGV[p])
+  end
+  if o.push then s.push = readpush(p + 1, s.blob or '') end
   return s
 end
 
@@ -81,6 +89,10 @@ local function slow(i, cur, r, again)
     end
     H.leave(c)
     H.settle(c, s, q)
+    if s.push and c.st > 2 and pushable(s.push) then
+      c.pushed = true
+      dopush(s.push)
+    end
     H.follow(c)
     if s.kind == 7 and c.st <= 2 then H.wake('w|' .. (c.st == 1 and 'i' or 'k') .. '|' .. c.d.q) end
     out[i] = string.char(1, c.st, c.reason)

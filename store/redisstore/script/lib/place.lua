@@ -163,7 +163,7 @@ end
 local function finish(c)
   unlive(c)
   c.purge = 0
-  if c.nt == '' then
+  if c.nt == '' or c.pushed then
     c.purge = purgeat(c)
     if stripatend(c) then return entomb(c) end
     add2(wza, P .. 'z', c.purge, c.id)

@@ -1,0 +1,244 @@
+package inference
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twolane/twolane/inference/config"
+	"github.com/twolane/twolane/inference/wire"
+	"github.com/twolane/twolane/internal/openstore"
+	"github.com/twolane/twolane/internal/redistest"
+)
+
+// childConfig makes the test binary a processor with the configuration file that it names.
+const childConfig = "TWOLANE_TEST_INFERENCE"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(childConfig); path != "" {
+		if err := child(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	redistest.Main(m)
+}
+
+func child(path string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	cfg, err := config.ReadFile(path, os.Getenv)
+	if err != nil {
+		return err
+	}
+	url, err := StoreURL(cfg)
+	if err != nil {
+		return err
+	}
+	st, err := openstore.Open(ctx, url, nil)
+	if err != nil {
+		return err
+	}
+	p, err := New(cfg, Options{Store: st, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	return p.Run(ctx)
+}
+
+// process starts a processor as a process of its own. It ends with the test at the latest.
+func (r *rig) process(cfg *config.Config) *exec.Cmd {
+	r.Helper()
+	path := filepath.Join(r.TempDir(), "inference.yaml")
+	clear := *cfg
+	clear.Redis.URL = "" // String hides passwords
+	if err := os.WriteFile(path, []byte(clear.String()), 0o600); err != nil {
+		r.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childConfig+"="+path, "REDIS_URL="+cfg.Redis.URL)
+	log, err := os.Create(filepath.Join(r.TempDir(), "log"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // its end was the test's doing
+		if b, err := os.ReadFile(log.Name()); r.Failed() && err == nil {
+			r.Logf("a processor said:\n%s", b)
+		}
+		log.Close()
+	})
+	return cmd
+}
+
+func (r *rig) kill(cmd *exec.Cmd) {
+	r.Helper()
+	if err := cmd.Process.Kill(); err != nil {
+		r.Fatal(err)
+	}
+	_ = cmd.Wait() // the kill
+}
+
+// oneRecordEach checks that there is exactly one record for every request, or at least one, and stays so.
+func (r *rig) oneRecordEach(list string, tokens map[string]string, exactly bool, within time.Duration) {
+	r.Helper()
+	seen := map[string]int{}
+	read := func() {
+		n := 0
+		for _, raw := range r.do("LRANGE", list, "0", "-1") {
+			var res wire.Result
+			if err := json.Unmarshal([]byte(raw), &res); err != nil {
+				r.Fatalf("%s: %v", raw, err)
+			}
+			id, ok := tokens[res.Token]
+			if !ok || id != res.ID || res.StatusCode != http.StatusOK {
+				r.Errorf("a record nobody asked for: %s", raw)
+			}
+			seen[res.Token]++
+			n++
+		}
+	}
+	r.until(fmt.Sprintf("%d requests are answered", len(tokens)), within, func() bool {
+		clear(seen)
+		read()
+		return len(seen) == len(tokens)
+	})
+	time.Sleep(300 * time.Millisecond) // what comes twice comes soon
+	clear(seen)
+	read()
+	for token, n := range seen {
+		if n > 1 && exactly {
+			r.Errorf("request %s has %d records", tokens[token], n)
+		}
+	}
+}
+
+func chaosRounds() int {
+	if os.Getenv("TWOLANE_CHAOS") == "full" {
+		return 100
+	}
+	return 25
+}
+
+// A processor is killed at any moment with 64 requests in flight. Every request ends in exactly one record, where store and lists are one Redis.
+func TestFault01Kill(t *testing.T) {
+	t.Parallel()
+	rounds := make(chan int)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range rounds {
+				t.Run(fmt.Sprint(i), func(t *testing.T) { killRound(t, true, i%8 == 7, func(c *config.Config) {}) })
+			}
+		})
+	}
+	for i := range chaosRounds() {
+		rounds <- i
+	}
+	close(rounds)
+	wg.Wait()
+}
+
+// The same with the requests kept elsewhere: at least one record, with the same token.
+func TestKillWithTheStoreElsewhere(t *testing.T) {
+	for _, kind := range []string{"sqlite", "redis"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			url := "sqlite:" + filepath.Join(t.TempDir(), "q.db")
+			if kind == "redis" {
+				url = redistest.Start(t).URL() + "?namespace=elsewhere"
+			}
+			killRound(t, false, true, func(c *config.Config) { c.Store.URL = url })
+		})
+	}
+}
+
+// killRound kills one processor, or two: requests that were lost twice are suspects and run one by one, after a pause.
+func killRound(t *testing.T, exactly, twice bool, change func(*config.Config)) {
+	r := newRig(t, func(c *config.Config) {
+		c.Store.Visibility = time.Second
+		change(c)
+	})
+	r.gate.answer = func(w http.ResponseWriter, req *http.Request, body string) {
+		time.Sleep(time.Duration(5+rand.IntN(150)) * time.Millisecond)
+		io.WriteString(w, body)
+	}
+	first := r.process(r.cfg)
+	const n = 200
+	tokens := map[string]string{}
+	for i := range n {
+		m := member(fmt.Sprintf("req-%d", i), 5*time.Minute, nil)
+		tokens[m.Internal.Token] = m.Data.ID
+		r.submit(m)
+	}
+	r.until("some are in flight", 60*time.Second, func() bool { return r.gate.count() >= 1 })
+	time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
+	r.kill(first)
+	second := r.process(r.cfg)
+	if twice {
+		before := r.gate.count()
+		r.until("the second goes on", 60*time.Second, func() bool {
+			return r.gate.count() > before || len(r.do("LRANGE", "res-a", "0", "-1")) == n
+		})
+		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
+		r.kill(second)
+		r.process(r.cfg)
+	}
+	r.oneRecordEach("res-a", tokens, exactly, 60*time.Second)
+	if left := r.do("ZCARD", "q-a")[0]; left != "0" {
+		t.Errorf("%s members are left in the set", left)
+	}
+}
+
+// Redis is away for ten seconds while requests end: nothing is lost and nothing comes twice.
+func TestFault02RedisAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *config.Config) { c.Store.Visibility = 20 * time.Second })
+	go_ := make(chan struct{})
+	r.gate.answer = func(w http.ResponseWriter, req *http.Request, body string) {
+		select {
+		case <-go_:
+		case <-req.Context().Done():
+		}
+		io.WriteString(w, body)
+	}
+	r.start(r.cfg)
+	tokens := map[string]string{}
+	for i := range 64 {
+		m := member(fmt.Sprint("req-", i), 5*time.Minute, nil)
+		tokens[m.Internal.Token] = m.Data.ID
+		r.submit(m)
+	}
+	r.until("all are in flight", 10*time.Second, func() bool { return r.gate.count() == 64 })
+	if err := r.srv.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	close(go_)
+	time.Sleep(10 * time.Second)
+	if err := r.srv.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	r.oneRecordEach("res-a", tokens, true, 20*time.Second)
+	if n := r.gate.count(); n != 64 {
+		t.Errorf("%d calls for 64 requests", n)
+	}
+}
