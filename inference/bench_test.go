@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,6 +83,7 @@ func throughput(t *testing.T, n, workers int, takes time.Duration) float64 {
 	r := newRig(t, func(c *config.Config) {
 		c.Pools = []config.Pool{{ID: config.DefaultPool, Workers: workers}}
 		c.Queues[0].BaseURL = leanGateway(t, takes)
+		if os.Getenv("KEEP0") != "" { c.Store.Keep = 0 }
 		c.Store.Visibility = 20 * time.Second
 	})
 	r.fill(n)
@@ -102,7 +104,11 @@ func throughput(t *testing.T, n, workers int, takes time.Duration) float64 {
 		}
 	}
 	from, a := wait(n / 10)
+	var u0, u1 syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u0)
 	to, b := wait(n * 9 / 10)
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u1)
+	t.Logf("this process, gateway included: %.0f us of CPU for each request", float64(u1.Utime.Nano()+u1.Stime.Nano()-u0.Utime.Nano()-u0.Stime.Nano())/1e3/float64(b-a))
 	for _, l := range r.do("INFO", "commandstats", "cpu") {
 		for line := range strings.Lines(l) {
 			if strings.Contains(line, "evalsha") || strings.Contains(line, "used_cpu_") || strings.Contains(line, "spublish") || strings.Contains(line, "cmdstat_get") {
@@ -150,6 +156,7 @@ func TestMeasureLatency(t *testing.T) {
 	const takes = 5 * time.Millisecond
 	r := newRig(t, func(c *config.Config) {
 		c.Queues[0].BaseURL = leanGateway(t, takes)
+		if os.Getenv("KEEP0") != "" { c.Store.Keep = 0 }
 		c.Store.Visibility = 20 * time.Second
 	})
 	r.start(r.cfg)

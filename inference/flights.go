@@ -90,11 +90,12 @@ func (f *flights) end(ctx context.Context, id, token string) error {
 	return err
 }
 
-// marked says that the mark of a request has changed. It never blocks: what does not fit is seen by the next look.
+// marked says that the mark of a request has changed. It never blocks: what does not fit is asked for before it is sent.
 func (f *flights) marked(id string) {
 	select {
 	case f.in <- id:
 	default:
+		f.p.session.escaped()
 	}
 }
 
@@ -149,11 +150,43 @@ func (f *flights) look(ctx context.Context, ids []string) {
 	defer cancel()
 	for i, r := range f.p.redis.DoMulti(ctx, cmds...) {
 		token, err := r.ToString()
-		if err != nil || token == "" {
+		if rueidis.IsRedisNil(err) || err == nil && token == "" {
 			continue
 		}
-		if err := f.end(ctx, ids[i], token); err != nil && ctx.Err() == nil {
+		if err == nil {
+			err = f.end(ctx, ids[i], token)
+		}
+		if err != nil { // it is asked for before it is sent, or seen by the next look
+			f.p.session.escaped()
 			f.p.log.Debug("a cancel is not recorded yet", "request", ids[i], "error", err)
+		}
+	}
+}
+
+// taken reads the marks of requests that the store has just got: they may have been cancelled before.
+func (f *flights) taken(ctx context.Context, ts []*taken) {
+	var ids []string
+	for _, t := range ts {
+		if t.sub.Metadata[metaToken] != "" && t.sub.Metadata[metaSession] != "" {
+			ids = append(ids, t.sub.Metadata[metaRequest])
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = wire.CancelKey(id)
+	}
+	marks, err := rueidis.MGet(f.p.redis, ctx, keys)
+	if err != nil {
+		f.p.session.escaped()
+		return
+	}
+	for i, id := range ids {
+		m := marks[keys[i]]
+		if token, err := m.ToString(); err == nil && token != "" {
+			f.marked(id)
 		}
 	}
 }

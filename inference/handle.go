@@ -19,14 +19,16 @@ type job = twolane.Job[[]byte, []byte]
 // attempt is one try to answer a request.
 type attempt struct {
 	p   *Processor
+	o   *pool
 	q   *queue
 	job *job
 	m   *wire.Member
 }
 
 // handle sends one request and says how that ended.
-func (p *Processor) handle(ctx context.Context, j *job) (twolane.Outcome, error) {
-	a := &attempt{p: p, q: p.queue(j.Metadata()[metaQueue]), job: j}
+func (o *pool) handle(ctx context.Context, j *job) (twolane.Outcome, error) {
+	p := o.p
+	a := &attempt{p: p, o: o, q: p.queue(j.Metadata()[metaQueue]), job: j}
 	if a.q == nil { // it was taken out of the configuration while the request waited
 		return twolane.Snooze(30 * time.Second), nil
 	}
@@ -41,7 +43,11 @@ func (p *Processor) handle(ctx context.Context, j *job) (twolane.Outcome, error)
 		return a.fail(wire.CodeInvalid, err.Error()), nil
 	}
 	token := a.m.Internal.Token
-	switch is, err := p.flights.cancelled(ctx, a.m.Data.ID, token); {
+	is := false
+	if s := j.Metadata()[metaSession]; s == "" || s != p.session.current() {
+		is, err = p.flights.cancelled(ctx, a.m.Data.ID, token)
+	}
+	switch {
 	case err != nil && ctx.Err() != nil:
 		return twolane.Outcome{}, context.Cause(ctx)
 	case err != nil:
@@ -76,6 +82,13 @@ func (a *attempt) run(ctx context.Context) (twolane.Outcome, error) {
 	if r == nil {
 		return out, err
 	}
+	switch got, err := a.o.take(ctx); {
+	case err != nil:
+		return twolane.Outcome{}, err
+	case !got:
+		return twolane.Snooze(0), nil
+	}
+	defer a.o.give()
 	try, cancel := context.WithTimeout(ctx, a.p.cfg.HTTP.Timeout)
 	defer cancel()
 	n := a.p.numbers.of(a.q)

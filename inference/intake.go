@@ -161,6 +161,7 @@ func (p *Processor) keepAll(ctx context.Context, q *queue, set string, members [
 		}
 	}
 	results, err := p.client.SubmitMany(ctx, subs, nil)
+	var created []*taken
 	for i, r := range results {
 		switch {
 		case r.Err == nil && r.Created:
@@ -168,7 +169,7 @@ func (p *Processor) keepAll(ctx context.Context, q *queue, set string, members [
 			if subs[i].Type == deadName {
 				p.log.Warn("a member is no request and is kept as a dead letter", "queue", q.ID, "set", set, "id", subs[i].ID, "why", subs[i].Metadata[metaWhy])
 			}
-			kept = append(kept, members[i])
+			kept, created = append(kept, members[i]), append(created, &ts[i])
 		case r.Err == nil:
 			again, e := p.known(ctx, q, set, members[i], &ts[i], r)
 			if e != nil {
@@ -194,6 +195,7 @@ func (p *Processor) keepAll(ctx context.Context, q *queue, set string, members [
 			err = errors.Join(err, r.Err)
 		}
 	}
+	p.flights.taken(ctx, created)
 	return kept, err
 }
 

@@ -2,9 +2,11 @@ package inference
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -31,6 +33,7 @@ func (p *Processor) listen(ctx context.Context, k *pokes) {
 			k.poke(key)
 		})
 		p.told.Store(false)
+		p.session.end()
 		k.poke("")
 		switch {
 		case ctx.Err() != nil:
@@ -103,6 +106,7 @@ func (p *Processor) track(ctx context.Context, prefixes []string, stop <-chan st
 		})
 	}
 	p.told.Store(true)
+	p.session.begin()
 	changed("") // what came before
 	select {
 	case <-ctx.Done():
@@ -111,4 +115,30 @@ func (p *Processor) track(ctx context.Context, prefixes []string, stop <-chan st
 	}
 	end(nil)
 	return failed
+}
+
+// session is a time in which no change of a cancel mark has escaped this process. A request that it has taken in the current session need not be asked
+// about before it is sent: its mark was read after the store had it, and every later one was told.
+type session struct{ name atomic.Pointer[string] }
+
+func (s *session) begin() {
+	name := rand.Text()[:8]
+	s.name.Store(&name)
+}
+
+func (s *session) end() { s.name.Store(nil) }
+
+// current is the name of the session; empty if there is none.
+func (s *session) current() string {
+	if name := s.name.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// escaped says that a change may have been missed: a new session begins.
+func (s *session) escaped() {
+	if s.name.Load() != nil {
+		s.begin()
+	}
 }

@@ -97,7 +97,7 @@ func (o *pool) run(ctx context.Context) error {
 // newWorker makes a worker for requests of these types, and for dead letters if it is the default pool's.
 func (o *pool) newWorker(types map[string]bool) (*twolane.Worker, error) {
 	cfg := twolane.WorkerConfig{
-		Name: o.p.opt.Name, Version: o.p.opt.Version, Concurrency: twolane.Lanes{Intake: o.workers}, PollInterval: time.Second,
+		Name: o.p.opt.Name, Version: o.p.opt.Version, Concurrency: twolane.Lanes{Intake: o.workers + ahead(o.workers)}, PollInterval: time.Second,
 		DrainBudget: o.p.cfg.Drain, MaxRun: -1 * time.Nanosecond, Metrics: o.p.opt.Metrics, Logger: o.p.log,
 	}
 	cfg.MaxRun = 0
@@ -124,16 +124,33 @@ func (o *pool) newWorker(types map[string]bool) (*twolane.Worker, error) {
 	return w, nil
 }
 
-// handle sends a request when a slot is free, which it is unless an earlier worker still has it.
-func (o *pool) handle(ctx context.Context, j *job) (twolane.Outcome, error) {
+// take waits for a slot. Requests are claimed a little ahead, so that the next one is at hand when a slot becomes free; those that wait for long are put
+// back, for a processor that has one.
+func (o *pool) take(ctx context.Context) (bool, error) {
 	select {
 	case o.slots <- struct{}{}:
-	case <-ctx.Done():
-		return twolane.Outcome{}, context.Cause(ctx)
+		return true, nil
+	default:
 	}
-	defer func() { <-o.slots }()
-	return o.p.handle(ctx, j)
+	t := time.NewTimer(aheadFor)
+	defer t.Stop()
+	select {
+	case o.slots <- struct{}{}:
+		return true, nil
+	case <-t.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
 }
+
+func (o *pool) give() { <-o.slots }
+
+// aheadFor is how long a claimed request waits for a slot.
+const aheadFor = 250 * time.Millisecond
+
+// ahead is how many requests are claimed beside those in flight.
+func ahead(workers int) int { return min(max(2, workers/8), 64) }
 
 // health says what is wrong with the pool's worker.
 func (o *pool) health() twolane.Health {

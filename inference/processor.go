@@ -53,6 +53,7 @@ type Processor struct {
 
 	oneStep  bool        // results can be pushed in the step of the settle
 	told     atomic.Bool // the producers' Redis tells of changes
+	session  session
 	ready    atomic.Bool // it has started and does not drain
 	draining atomic.Bool
 }

@@ -22,7 +22,8 @@ const (
 	metaBlob    = "blob"    // key of the member, which is too large for the store
 	metaTier    = "tier"
 	metaClass   = "class"
-	metaWhy     = "why" // of a dead letter
+	metaSession = "session" // in which it was taken, see session
+	metaWhy     = "why"     // of a dead letter
 )
 
 // Sizes from which bytes are kept in keys of the producers' Redis, and not in the store.
@@ -80,6 +81,9 @@ func (p *Processor) ticket(q *queue, source string, member []byte, generation in
 		meta[metaTTL] = strconv.FormatInt(ttl, 10)
 	} else if m.Internal.ResultTTL > 0 {
 		meta[metaTTL] = strconv.FormatInt(m.Internal.ResultTTL, 10)
+	}
+	if s := p.session.current(); s != "" && m.Internal.Token != "" {
+		meta[metaSession] = s
 	}
 	if m.Data.Payload == nil && m.Internal.Token != "" {
 		meta[metaPayload] = wire.PayloadKey(m.Data.ID, m.Internal.Token)

@@ -1,16 +1,20 @@
--- sweep.lua: takes finished records away, on the packed record: past their retention, or more of them than their queue keeps. What has names,
--- was cancelled or is not plain goes the slow way.
+-- sweep.lua: takes finished records away, on the packed record: past their retention, or more of them than their queue keeps. What was
+-- cancelled or is not plain goes the slow way.
 local FCODES = {'s', 'c', '1', '2', '3', '4', '5', '6', '7', '8'}
 
--- bare is where the blobs of a record begin and its flags, for a terminal record without cancel and names; nil for another.
+-- bare is where the blobs of a record begin and its flags, for a terminal record without cancel; nil for another.
 local function bare(r)
   if not r or #r < 72 then return nil end
   local v, st, pl, _, _, _, _, _, _, _, _, _, _, _, _, f0, f1, f2 = byte(r, 1, 18)
-  if v ~= 1 or st < 3 or f0 % 2 == 0 or band(f0, 72) ~= 0 or band(f1, 2) ~= 0 then return nil end
+  if v ~= 1 or st < 3 or f0 % 2 == 0 or band(f0, 72) ~= 0 then return nil end
   local p = 72
   if band(f0, 2) ~= 0 then p = p + 1 + byte(r, p) end
   if band(f0, 4) ~= 0 then p = p + 18 end
   if f1 % 2 == 1 then p = p + 20 end
+  if band(f1, 2) ~= 0 then -- two names, each with its length before it
+    p = p + 1 + byte(r, p)
+    p = p + 1 + byte(r, p)
+  end
   return p, st, pl, f0, f1, f2
 end
 
@@ -186,7 +190,7 @@ function trim(q, spare)
       if left > 0 then
         local k, t = #w.set, w.tombs[ended + 600000] or {}
         t[#t + 1], w.tombs[ended + 600000] = id, t
-        w.set[k + 1], w.set[k + 2] = P .. 'c|' .. id, sub(r, 1, 15) .. string.char(f0 % 16 + 64 + (f0 >= 128 and 128 or 0), f1 % 2, 0, 0) ..
+        w.set[k + 1], w.set[k + 2] = P .. 'c|' .. id, sub(r, 1, 15) .. string.char(f0 % 16 + 64 + (f0 >= 128 and 128 or 0), f1 % 4, 0, 0) ..
           sub(r, 20, 50) .. spack('<I6', ended + 600000) .. sub(r, 57, p - 1) .. d.raw
       else
         w.del[#w.del + 1] = P .. 'c|' .. id
