@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -18,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/twolane/twolane/inference/config"
 	"github.com/twolane/twolane/inference/wire"
 )
@@ -28,7 +25,9 @@ import (
 // it says, by up to a millisecond; the gateway sleeps that much less, so that it takes its time in the mean.
 func leanGateway(t testing.TB, takes time.Duration) string {
 	var over, total, n atomic.Int64
-	t.Cleanup(func() { t.Logf("the gateway took %.2f ms in the mean", float64(total.Load())/1e6/float64(max(1, n.Load()))) })
+	t.Cleanup(func() {
+		t.Logf("the gateway took %.2f ms in the mean", float64(total.Load())/1e6/float64(max(1, n.Load())))
+	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +92,6 @@ func throughput(t *testing.T, n, workers int, takes time.Duration) float64 {
 	r := newRig(t, func(c *config.Config) {
 		c.Pools = []config.Pool{{ID: config.DefaultPool, Workers: workers}}
 		c.Queues[0].BaseURL = leanGateway(t, takes)
-		if os.Getenv("KEEP0") != "" { c.Store.Keep = 0 }
 		c.Store.Visibility = 20 * time.Second
 	})
 	r.fill(n)
@@ -166,7 +164,6 @@ func TestMeasureLatency(t *testing.T) {
 	const takes = 5 * time.Millisecond
 	r := newRig(t, func(c *config.Config) {
 		c.Queues[0].BaseURL = leanGateway(t, takes)
-		if os.Getenv("KEEP0") != "" { c.Store.Keep = 0 }
 		c.Store.Visibility = 20 * time.Second
 	})
 	r.start(r.cfg)
@@ -206,6 +203,3 @@ func TestMeasureLatency(t *testing.T) {
 	slices.SortFunc(took, func(a, b time.Duration) int { return cmp.Compare(a, b) })
 	t.Logf("100 requests/s: added latency p50 %v, p99 %v, most %v", took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 }
-
-var _ = rueidis.Nil
-var _ = slog.Default

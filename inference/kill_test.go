@@ -213,10 +213,10 @@ func killRound(t *testing.T, exactly, twice bool, change func(*config.Config)) {
 func TestFault02RedisAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *config.Config) { c.Store.Visibility = 20 * time.Second })
-	go_ := make(chan struct{})
+	release := make(chan struct{})
 	r.gate.answer = func(w http.ResponseWriter, req *http.Request, body string) {
 		select {
-		case <-go_:
+		case <-release:
 		case <-req.Context().Done():
 		}
 		io.WriteString(w, body)
@@ -232,7 +232,7 @@ func TestFault02RedisAway(t *testing.T) {
 	if err := r.srv.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	close(go_)
+	close(release)
 	time.Sleep(10 * time.Second)
 	if err := r.srv.Resume(); err != nil {
 		t.Fatal(err)
