@@ -3,6 +3,8 @@ package sqlitestore
 import (
 	"fmt"
 	"sync"
+
+	"github.com/twolane/twolane/store/sqlitestore/internal/lite"
 )
 
 const (
@@ -19,7 +21,11 @@ type walState struct {
 	frames  int // that it holds
 	copied  int // that are in the database already
 	blocked bool
+	failing bool // nobody has copied it for long, which was said
 }
+
+// muchTooLong is how many times its limit the log may grow while every try to copy it fails before that is said.
+const muchTooLong = 4
 
 // warning says that the log has outgrown its limit because somebody reads an old snapshot.
 func (s *walState) warning(limit int64) string {
@@ -39,19 +45,27 @@ func (w *writer) checkpoint() {
 	if frames < w.checkAt {
 		return
 	}
-	all, copied, err := w.c.Checkpoint()
-	if err != nil {
-		w.s.log.Warn("the write-ahead log cannot be copied to the database now", "err", err)
-		w.checkAt = frames + checkpointAt/4
-		return
-	}
-	w.checkAt = checkpointAt
-	if copied < all {
-		w.checkAt = frames + checkpointAt/4
-	}
+	w.checkpointed(frames, w.c.Checkpoint)
+}
+
+// checkpointed does what follows from a try to copy the log.
+func (w *writer) checkpointed(frames int, try func() (all, copied int, err error)) {
+	all, copied, err := try()
 	s := &w.s.wal
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil { // as a rule another process is just copying it
+		w.checkAt = frames + checkpointAt/4
+		if bytes := int64(frames) * frameSize; !s.failing && (!lite.Is(err, lite.Busy) || bytes > muchTooLong*w.s.opt.WALLimit) {
+			s.failing = true
+			w.s.log.Warn("the write-ahead log cannot be copied to the database", "err", err, "bytes", bytes, "limit", w.s.opt.WALLimit)
+		}
+		return
+	}
+	w.checkAt, s.failing = checkpointAt, false
+	if copied < all {
+		w.checkAt = frames + checkpointAt/4
+	}
 	s.frames, s.copied = all, copied
 	over := copied < all && int64(all)*frameSize > w.s.opt.WALLimit
 	if over && !s.blocked {

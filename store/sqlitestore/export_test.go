@@ -77,6 +77,17 @@ func (s *Store) Read(ctx context.Context, f func(c *lite.Conn) error) error {
 	return s.read(ctx, func(r *reader) error { return f(r.c) })
 }
 
+// Checkpoint lets the writer see a try to copy a log of so many frames that answers err.
+func (s *Store) Checkpoint(t testing.TB, frames int, err error) {
+	t.Helper()
+	if e := s.do(context.Background(), normal, false, func(w *writer) error {
+		w.checkpointed(frames, func() (int, int, error) { return frames, frames, err })
+		return nil
+	}); e != nil {
+		t.Fatal(e)
+	}
+}
+
 // Frames is how many frames the log has, and how many of them are in the database.
 func (s *Store) Frames() (frames, copied int) {
 	s.wal.mu.Lock()

@@ -1,7 +1,10 @@
 package sqlitestore_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,4 +76,30 @@ func TestF132_LongReader(t *testing.T) {
 	if got := size(); got > limit || warned() {
 		t.Errorf("after the reader has gone the log has %d bytes, limit %d", got, limit)
 	}
+}
+
+// Two processes that copy the log at once are nothing to tell anybody. That nobody could copy it for long is, and so is any other error; each is
+// told once, until a copy was made.
+func TestCheckpointInTheWay(t *testing.T) {
+	const limit = 10 * sqlitestore.CheckpointAt * sqlitestore.FrameSize
+	var said bytes.Buffer
+	s := open(t, filepath.Join(t.TempDir(), "store.db"), &sqlitestore.Options{Relaxed: true, WALLimit: limit, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	defer closeStore(t, s)
+	busy, broken := &lite.Error{Code: lite.Busy}, errors.New("disk on fire")
+	warnings := func(want int, frames int, err error) {
+		t.Helper()
+		s.Checkpoint(t, frames, err)
+		if n := strings.Count(said.String(), "cannot be copied"); n != want {
+			t.Fatalf("%d warnings, not %d, with %d frames and %v:\n%s", n, want, frames, err, said.String())
+		}
+	}
+	for f := sqlitestore.CheckpointAt; f < 40*sqlitestore.CheckpointAt; f += sqlitestore.CheckpointAt {
+		warnings(0, f, busy)
+	}
+	warnings(1, 41*sqlitestore.CheckpointAt, busy)
+	warnings(1, 42*sqlitestore.CheckpointAt, busy)
+	warnings(1, 100, nil)
+	warnings(1, sqlitestore.CheckpointAt, busy)
+	warnings(2, sqlitestore.CheckpointAt, broken)
+	warnings(2, sqlitestore.CheckpointAt, broken)
 }
