@@ -47,6 +47,51 @@ func LineName(c *store.Command, lane store.Lane, class store.Class, holder bool)
 	return b.String()
 }
 
+// ParseLine returns a command that is to limits what those of the line with this name are. It is the inverse of LineName; ok is false for what
+// LineName does not make.
+func ParseLine(name string) (c *store.Command, ok bool) {
+	f := strings.Split(strings.TrimSuffix(name, " "), " ")
+	if len(f) < 7 {
+		return nil, false
+	}
+	cost, err := strconv.Atoi(f[6])
+	if err != nil {
+		return nil, false
+	}
+	c = &store.Command{Queue: f[0], Status: store.Pending, Place: store.InLine, Type: f[3], Group: f[4], BatchKey: f[5], Cost: cost}
+	if f[1] == store.Repoll.String() {
+		c.Status = store.Processing
+	}
+	keys := f[7:]
+	holder := len(keys) > 0 && keys[0] == "holder"
+	if holder {
+		keys = keys[1:]
+	}
+	switch f[2] {
+	case store.ClassRerun.String():
+		c.Failures = 1
+	case store.ClassSuspect.String():
+		c.Losses = 2
+	case store.ClassSuspectVisit.String():
+		c.Losses, c.CancelAsked = 2, 1
+	case store.ClassCancel.String():
+		c.CancelAsked = 1
+	case store.ClassHolder.String():
+		holder = true
+	}
+	if holder {
+		c.Unknown, c.Holds = true, []store.Hold{{Scope: store.ScopeCommand}}
+	}
+	for _, k := range keys {
+		n, v, ok := strings.Cut(k, "=")
+		if !ok {
+			return nil, false
+		}
+		c.Keys = append(c.Keys, store.Key{Name: n, Value: v})
+	}
+	return c, true
+}
+
 // Score orders the commands of one lane and class: smaller first. PROCESSING ones go by their due time.
 func Score(order store.Order, c *store.Command) float64 {
 	if c.Status == store.Processing {
