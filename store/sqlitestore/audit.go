@@ -14,7 +14,8 @@ func (s *Store) Audit(ctx context.Context) (store.AuditReport, error) {
 	var rep store.AuditReport
 	err := s.read(ctx, func(r *reader) error {
 		a := &audit{r: r, ctx: ctx, lines: map[int64]*auditLine{}, kinds: map[int64]*kindRow{}, queues: map[int64]*queueRow{}, reasons: map[reasonKey]int64{},
-			groups: map[string]int64{}, topics: map[string]int64{}, bodies: map[int64]value{}, waits: map[int64]string{}}
+			groups: map[string]int64{}, topics: map[string]int64{}, bodies: map[int64]value{}, waits: map[int64]string{},
+			members: map[int64]auditMember{}, sums: map[store.LimitKey]int{}, rooms: map[int64]*roomRow{}, roomsBy: map[store.LimitKey]*roomRow{}}
 		err := a.run()
 		rep = a.rep
 		return err
@@ -36,6 +37,10 @@ type audit struct {
 	bodies  map[int64]value  // rows that table body must have
 	waits   map[int64]string // topics by the number of the command that waits for delivery
 	tokens  map[uint64]string
+	members map[int64]auditMember
+	sums    map[store.LimitKey]int // costs of the members
+	rooms   map[int64]*roomRow
+	roomsBy map[store.LimitKey]*roomRow
 }
 
 type auditLine struct {
@@ -51,7 +56,7 @@ func (a *audit) bad(key, format string, args ...any) {
 }
 
 func (a *audit) run() error {
-	for _, f := range [...]func() error{a.integrity, a.commands, a.lineRows, a.counters, a.tallies, a.outbox, a.values, a.workers, a.rates} {
+	for _, f := range [...]func() error{a.integrity, a.commands, a.lineRows, a.counters, a.tallies, a.outbox, a.values, a.workers, a.rates, a.limits, a.filed} {
 		if err := a.ctx.Err(); err != nil {
 			return err
 		}
@@ -130,6 +135,7 @@ func (a *audit) command(w *row, k int64) {
 	}
 	a.columns(w)
 	a.count(w, k)
+	a.member(w)
 	for i := range w.vals {
 		if w.vals[i].out {
 			a.bodies[bodyRow(w.n, i)] = w.vals[i]

@@ -2,8 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -31,7 +29,7 @@ func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimR
 			rep.Grants, err = w.repeat(&req, got)
 			return err
 		}
-		cl := &claim{w: w, now: now, req: &req, left: req.Free, bytes: req.MaxBytes, streams: map[streamKey]*stream{}}
+		cl := &claim{w: w, now: now, req: &req, left: req.Free, bytes: req.MaxBytes, streams: map[streamKey]source{}}
 		if cl.bytes <= 0 {
 			cl.bytes = 4 << 20
 		}
@@ -53,10 +51,23 @@ type claim struct {
 	req     *store.ClaimRequest
 	left    [2]int
 	bytes   int
-	streams map[streamKey]*stream
+	streams map[streamKey]source
 	grants  []store.Grant
 	got     []byte // numbers of the commands granted
 	suspect bool   // this call has granted one: no second
+	limiting
+}
+
+// source gives the claimable commands of one type, lane and class in order.
+type source interface {
+	// peek returns the next command, in which stream of lines and which line it is first, and the virtual start of its group's turn; nil if there
+	// is none.
+	peek() (*stream, *reading, float64, error)
+	// admit looks at a line that has come open since the source was opened.
+	admit(l *lineRow) error
+	// skipped is how many commands were found to have ended, or to be unreadable.
+	skipped() int
+	close()
 }
 
 type streamKey struct {
@@ -66,9 +77,10 @@ type streamKey struct {
 }
 
 func (cl *claim) serve(rep *store.ClaimReply) error {
-	if err := cl.w.st.flushLines(); err != nil {
+	if err := cl.begin(); err != nil {
 		return err
 	}
+	defer cl.end()
 	for i := range cl.req.Wants {
 		var err error
 		if rep.Wants[i], err = cl.want(&cl.req.Wants[i]); err != nil {
@@ -102,6 +114,7 @@ type choice struct {
 func (cl *claim) want(w *store.Want) (store.WantReport, error) {
 	var rep store.WantReport
 	lane := w.Lane & 1
+	cl.newWant()
 	cfg := cl.w.st.cfg.Queue(w.Queue)
 	paused := cfg.Paused(cl.now.Wall)
 	stopped := w.Visits || paused == store.PauseAll || paused == store.PauseIntake && lane == store.Intake
@@ -122,9 +135,16 @@ func (cl *claim) want(w *store.Want) (store.WantReport, error) {
 			p.c.out[p.s.class] = true
 			continue
 		}
-		if len(cl.grants) > 0 && cl.bytes < p.rd.rows[0].size() {
+		if len(cl.grants) > 0 && cl.bytes < p.rd.rows[0].size() || cl.stops >= maxStops {
 			rep.Why = store.WhyMore
 			return rep, nil
+		}
+		as, refused, err := cl.ask(p)
+		if err != nil {
+			return rep, err
+		}
+		if refused { // others may go on
+			continue
 		}
 		why, wait, err := cl.w.token(cl.now, p.c.k, lane, p.s.class)
 		if err != nil {
@@ -140,16 +160,22 @@ func (cl *claim) want(w *store.Want) (store.WantReport, error) {
 			rep.Why, rep.Detail, rep.Next = why, w.Queue+"/"+lane.String(), sooner(rep.Next, wait)
 			return rep, nil
 		}
-		ok, err := cl.grant(p)
+		ok, err := cl.grant(p, as)
 		if err != nil {
 			return rep, err
 		}
 		if !ok {
 			continue
 		}
+		if err := cl.granted(); err != nil {
+			return rep, err
+		}
 		p.c.given++
 		rep.Granted++
 		cl.left[lane]--
+		if p.turn != nil {
+			cl.w.st.served(p.turn)
+		}
 	}
 	switch {
 	case rep.Granted >= w.Max || cl.left[lane] <= 0:
@@ -166,6 +192,13 @@ func (cl *claim) want(w *store.Want) (store.WantReport, error) {
 		rep.Why = store.WhyThrottled
 	default:
 		rep.Why = store.WhyEmpty
+		rm, err := cl.waitsFor(choices, lane)
+		if err != nil {
+			return rep, err
+		}
+		if rm != nil {
+			rep.Why, rep.Detail, rep.Next = store.WhyLimit, rm.key.String(), sooner(rep.Next, rm.next(cl.now))
+		}
 	}
 	return rep, nil
 }
@@ -191,12 +224,14 @@ func (cl *claim) choices(w *store.Want) ([]*choice, error) {
 
 // pick is the next invocation: from which stream, and which of its lines is first.
 type pick struct {
-	c  *choice
-	s  *stream
-	rd *reading
+	c     *choice
+	s     *stream
+	rd    *reading
+	start float64
+	turn  *turnRow // of its group, if the queue is fair
 }
 
-// next says whose turn it is: cancel visits, then one suspect, then first runs and re-runs 3:1.
+// next says whose turn it is: cancel visits, then one suspect, then who holds what is idle until it runs again, then first runs and re-runs 3:1.
 func (cl *claim) next(w *store.Want, choices []*choice, stopped bool, granted int) (pick, error) {
 	p, err := cl.first(w, choices, store.ClassCancel)
 	if err != nil || p.s != nil {
@@ -216,6 +251,11 @@ func (cl *claim) next(w *store.Want, choices []*choice, stopped bool, granted in
 			return p, err
 		}
 	}
+	if cl.w.st.ns.held > 0 {
+		if p, err = cl.first(w, choices, store.ClassHolder); err != nil || p.s != nil {
+			return p, err
+		}
+	}
 	rerun, err := cl.first(w, choices, store.ClassRerun)
 	if err != nil || rerun.s != nil && rule.PreferRerun(w.Turn+granted) {
 		return rerun, err
@@ -229,7 +269,7 @@ func (cl *claim) next(w *store.Want, choices []*choice, stopped bool, granted in
 // first is the first of a class over all types.
 func (cl *claim) first(w *store.Want, choices []*choice, class store.Class) (pick, error) {
 	lane := w.Lane & 1
-	if class.Visit() && lane == store.Intake || class == store.ClassRerun && lane == store.Repoll {
+	if class.Visit() && lane == store.Intake || (class == store.ClassRerun || class == store.ClassHolder) && lane == store.Repoll {
 		return pick{}, nil // no such lines
 	}
 	var best pick
@@ -237,154 +277,46 @@ func (cl *claim) first(w *store.Want, choices []*choice, class store.Class) (pic
 		if c.out[class] {
 			continue
 		}
-		key := streamKey{c.k.k, lane, class}
-		s := cl.streams[key]
-		if s == nil {
-			s = cl.w.stream(cl.now, c.k, lane, class, min(w.Max, cl.left[lane])*max(1, c.want.Batch))
-			cl.streams[key] = s
-		}
-		rd, err := s.peek()
+		src, err := cl.source(c, lane, class, min(w.Max, cl.left[lane]))
 		if err != nil {
 			return pick{}, err
 		}
-		if rd != nil && (best.s == nil || rd.rows[0].cols.score < best.rd.rows[0].cols.score) {
-			best = pick{c, s, rd}
+		s, rd, start, err := src.peek()
+		if err != nil {
+			return pick{}, err
+		}
+		if rd != nil && (best.s == nil || start < best.start || start == best.start && rd.rows[0].cols.score < best.rd.rows[0].cols.score) {
+			best = pick{c, s, rd, start, s.turn}
 		}
 	}
 	return best, nil
+}
+
+// source is where the commands of a type, lane and class come from.
+func (cl *claim) source(c *choice, lane store.Lane, class store.Class, most int) (source, error) {
+	key := streamKey{c.k.k, lane, class}
+	if s := cl.streams[key]; s != nil {
+		return s, nil
+	}
+	s := cl.stream(c, lane, class, most*max(1, c.want.Batch))
+	var src source = s
+	if q := c.k.q; q.cfg.Fair && q.fair == groupsAll {
+		src = &turns{base: s, groups: map[string]*stream{}, lastTurn: -1}
+	}
+	cl.streams[key] = src
+	return src, cl.opened(key, src)
 }
 
 // skipped reports whether a stream has stopped because too much at the heads of its lines had ended.
 func (cl *claim) skipped(choices []*choice, lane store.Lane) bool {
 	for _, c := range choices {
 		for class := range c.out {
-			if s := cl.streams[streamKey{c.k.k, lane, store.Class(class)}]; s != nil && s.skips >= maxSkips {
+			if s := cl.streams[streamKey{c.k.k, lane, store.Class(class)}]; s != nil && s.skipped() >= maxSkips {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// grant leases the first command of a line, and with it those behind it that one invocation takes. It answers false if none of them could be
-// read.
-func (cl *claim) grant(p pick) (bool, error) {
-	g := store.Grant{Lane: p.s.lane, Class: p.s.class}
-	batch := max(1, p.c.want.Batch)
-	if p.s.class.Suspect() {
-		batch = 1
-	}
-	rd := p.rd
-	for {
-		r := p.s.take(rd)
-		if err := cl.lease(&r); err != nil {
-			return false, err
-		}
-		if r != nil {
-			g.Items = append(g.Items, r.c)
-		}
-		if len(g.Items) >= batch {
-			break
-		}
-		if err := p.s.more(rd); err != nil {
-			return false, err
-		}
-		if len(rd.rows) == 0 || !rule.Claimable(cl.now, rd.rows[0].c) || cl.bytes < rd.rows[0].size() {
-			break
-		}
-	}
-	if len(g.Items) == 0 {
-		return false, nil
-	}
-	cl.suspect = cl.suspect || g.Class.Suspect()
-	cl.grants = append(cl.grants, g)
-	return true, nil
-}
-
-// lease makes the mark. The row becomes nil if one of its values cannot be read.
-func (cl *claim) lease(r **row) error {
-	w, c := cl.w, (*r).c
-	err := (*r).fill(w, valError, valEvents, valParams, valState, valProgress, valMetadata)
-	if err = w.readable(r, err); err != nil || *r == nil {
-		return err
-	}
-	ns := w.st.change()
-	ns.token++
-	rule.Grant(cl.now, c, store.LeaseName{Token: ns.token, Nonce: cl.req.Nonce}, cl.req.Worker, w.st.cfg.V())
-	if err := w.save(*r); err != nil {
-		return err
-	}
-	w.numbers.note(c.ID, (*r).n)
-	cl.bytes -= (*r).size()
-	cl.got = binary.LittleEndian.AppendUint64(cl.got, uint64((*r).n))
-	return (*r).unfold()
-}
-
-// size is what a command counts for in a reply.
-func (r *row) size() int { return r.vals[valParams].size + r.vals[valState].size + 256 }
-
-// lastClaim reports whether the worker's last claim had this nonce, and what it got.
-func (w *writer) lastClaim(worker, nonce string) (bool, []byte, error) {
-	st := w.q("SELECT nonce, got FROM claimed WHERE worker=?").Text(worker)
-	ok, err := st.Step()
-	if err != nil || !ok {
-		return false, nil, err
-	}
-	known := st.ColText(0) == nonce
-	var got []byte
-	if known {
-		got = st.ColBlob(1)
-	}
-	st.Reset()
-	return known, got, nil
-}
-
-func (w *writer) noteClaim(req *store.ClaimRequest, now rule.Now, got []byte) error {
-	return w.q("INSERT INTO claimed (worker, nonce, at, got) VALUES (?1,?2,?3,?4) ON CONFLICT DO UPDATE SET nonce=?2, at=?3, got=?4").
-		Text(req.Worker).Text(req.Nonce).Int(int64(now.Lease)).Blob(got).Run()
-}
-
-// repeat answers a claim that was made before: those of its leases that are still current.
-func (w *writer) repeat(req *store.ClaimRequest, got []byte) ([]store.Grant, error) {
-	var grants []store.Grant
-	for ; len(got) >= 8; got = got[8:] {
-		r, err := w.byNumber(int64(binary.LittleEndian.Uint64(got)))
-		if err != nil {
-			return nil, err
-		}
-		if r == nil || r.c.Place != store.Leased || r.c.Owner != req.Worker || r.c.Lease.Nonce != req.Nonce {
-			continue
-		}
-		err = r.fill(w, valParams, valState, valProgress, valMetadata)
-		if err == nil {
-			err = r.unfold()
-		}
-		if err = w.readable(&r, err); err != nil {
-			return nil, err
-		}
-		if r == nil {
-			continue
-		}
-		c, class, n := r.c, rule.Class(r.c), len(grants)-1
-		if n >= 0 && len(grants[n].Items) < batchOf(req.Wants, c) && !class.Suspect() && rule.Line(grants[n].Items[0]) == rule.Line(c) {
-			grants[n].Items = append(grants[n].Items, c)
-			continue
-		}
-		grants = append(grants, store.Grant{Lane: c.Lane(), Class: class, Items: []*store.Command{c}})
-	}
-	return grants, nil
-}
-
-func batchOf(wants []store.Want, c *store.Command) int {
-	for _, w := range wants {
-		if w.Queue != c.Queue || w.Lane != c.Lane() {
-			continue
-		}
-		if i := slices.IndexFunc(w.Types, func(t store.TypeWant) bool { return t.Type == c.Type }); i >= 0 {
-			return max(1, w.Types[i].Batch)
-		}
-	}
-	return 1
 }
 
 // sooner is the smaller of two durations of which 0 means unknown.

@@ -71,6 +71,7 @@ type numbers struct {
 	young, old map[string]int64
 	newLines   int   // lines made since the last look for empty ones
 	lineAfter  int64 // where that look stopped
+	roomAfter  int64 // where the look for unused counted values stopped
 }
 
 const maxNumbers = 32 << 10
@@ -101,7 +102,7 @@ func (w *writer) setAside(u *unreadable) error {
 	kind := st.ColInt(2)
 	r.scanColumns(st)
 	_, _, _ = decode(st.ColBlob(17), r.c) // for the reason of its end, if that much can be read
-	r.c.Tombstone = r.cols.ended == 0
+	r.c.Tombstone, r.c.Holds = r.cols.ended == 0, nil
 	for i := range r.vals {
 		r.vals[i].out = true // whatever is there
 	}
@@ -112,6 +113,9 @@ func (w *writer) setAside(u *unreadable) error {
 		return err
 	}
 	if err := w.dropEntry(u.n); err != nil {
+		return err
+	}
+	if err := w.unhold(u.n); err != nil {
 		return err
 	}
 	if r.k, err = w.st.kindBy(kind); err != nil { // not even its queue is known: no number can be put right

@@ -37,7 +37,7 @@ type upkeep struct {
 func (w *writer) maintain(now rule.Now) (store.MaintainReply, error) {
 	rep := store.MaintainReply{Now: now.Wall, ConfigVersion: w.st.cfg.Version, Visibility: w.st.cfg.V()}
 	u := &upkeep{w, now, &rep, time.Now()}
-	for _, f := range [...]func() error{u.reap, u.expire, u.promote, u.purge, u.keep, u.workers, u.lines} {
+	for _, f := range [...]func() error{u.reap, u.expire, u.promote, u.purge, u.keep, u.workers, u.lines, u.fair, u.filed, u.unused} {
 		if err := f(); err != nil {
 			return rep, err
 		}
@@ -227,7 +227,7 @@ func (u *upkeep) lines() error {
 	}
 	for _, ln := range gone {
 		l := u.w.st.linesBy[ln]
-		if l != nil && (l.dirty || l.open || u.w.steps-l.used < 1000) {
+		if l != nil && (l.dirty || l.some || u.w.steps-l.used < 1000) {
 			continue
 		}
 		if err := u.w.q("DELETE FROM line WHERE ln=?").Int(ln).Run(); err != nil {
@@ -255,6 +255,11 @@ func (u *upkeep) next() (time.Duration, error) {
 		d = sooner(d, max(time.Millisecond, store.Millis(st.ColInt(0)).Sub(now)))
 		st.Reset()
 		return nil
+	}
+	if u.w.st.ns.filed > 0 {
+		if err := look(u.w.q("SELECT at FROM room WHERE at IS NOT NULL ORDER BY at LIMIT 1"), u.now.Run); err != nil {
+			return 0, err
+		}
 	}
 	const at = "SELECT at FROM cmd WHERE waits=? ORDER BY at LIMIT 1"
 	if err := look(u.w.q(at).Int(waitsLease), u.now.Lease); err != nil {

@@ -153,6 +153,16 @@ func (e *encoder) fields(c *store.Command) {
 		e.str(c.CancelReason)
 		e.str(string(c.CancelEnds))
 	}
+	if e.has(bitHolds, len(c.Holds) > 0) {
+		e.uint(uint64(len(c.Holds)))
+		for _, h := range c.Holds {
+			e.str(h.Limit)
+			e.str(h.Value)
+			e.uint(uint64(h.Scope))
+		}
+	}
+	e.has(bitUnknown, c.Unknown)
+	e.has(bitOverflow, c.Overflow)
 }
 
 // setSeq changes the number of arrival in a packed record.

@@ -139,7 +139,8 @@ func sortsSmall(sql string) bool {
 
 // auditOnly are the statements with which Audit counts everything again.
 func auditOnly(sql string) bool {
-	for _, s := range []string{"SELECT ln, name, head FROM line", "SELECT name, live FROM grp", "SELECT seq, topic, n FROM outbox", "SELECT b FROM body", "FROM bucket JOIN queue"} {
+	for _, s := range []string{"SELECT ln, name, head FROM line", "SELECT name, live FROM grp", "SELECT seq, topic, n FROM outbox", "SELECT b FROM body", "FROM bucket JOIN queue",
+		"SELECT n, holds, hold FROM cmd", "SELECT r, n FROM also", "SELECT ln, name, k, lane, class, head, shut, grp, room, ord FROM line", "SELECT q, lane, grp, k, class, last, head FROM turn"} {
 		if strings.HasPrefix(sql, s) || strings.Contains(sql, "FROM bucket JOIN queue") {
 			return true
 		}

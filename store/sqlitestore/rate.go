@@ -57,20 +57,26 @@ func (s *state) throttle(k *kindRow, lane store.Lane) (*throttleRow, error) {
 		return t, nil
 	}
 	t := &throttleRow{k: k, lane: lane}
-	st := s.w.q("SELECT rate, ceil, at, halved, tat FROM throttle WHERE k=? AND lane=?").Int(k.k).Int(int64(lane))
+	st := s.w.q(selectThrottle).Int(k.k).Int(int64(lane))
 	ok, err := st.Step()
 	if err != nil {
 		return nil, err
 	}
 	if ok {
 		t.stored = true
-		t.Throttle = rule.Throttle{
-			Rate: st.ColFloat(0), Ceil: st.ColFloat(1), At: store.Millis(st.ColInt(2)), Halved: store.Millis(st.ColInt(3)), Bucket: rule.Bucket(st.ColFloat(4)),
-		}
+		t.Throttle = scanThrottle(st)
 		st.Reset()
 	}
 	k.throttles[lane] = t
 	return t, nil
+}
+
+const selectThrottle = "SELECT rate, ceil, at, halved, tat FROM throttle WHERE k=? AND lane=?"
+
+func scanThrottle(st stmt) rule.Throttle {
+	return rule.Throttle{
+		Rate: st.ColFloat(0), Ceil: st.ColFloat(1), At: store.Millis(st.ColInt(2)), Halved: store.Millis(st.ColInt(3)), Bucket: rule.Bucket(st.ColFloat(4)),
+	}
 }
 
 func (s *state) setThrottle(t *throttleRow, v rule.Throttle) {

@@ -55,6 +55,9 @@ const (
 	bitSettled
 	bitHasHook
 	bitCancel
+	bitHolds
+	bitUnknown
+	bitOverflow
 	bitValues // of valParams; the others follow
 )
 

@@ -51,6 +51,10 @@ func drawCommand(t *rapid.T) *store.Command {
 	for range rapid.IntRange(0, store.MaxKeys).Draw(t, "keys") {
 		c.Keys = append(c.Keys, store.Key{Name: str("key"), Value: str("key value")})
 	}
+	for range rapid.IntRange(0, 3).Draw(t, "holds") {
+		c.Holds = append(c.Holds, store.Hold{LimitKey: store.LimitKey{Limit: str("limit"), Value: str("limit value")}, Scope: store.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))})
+	}
+	c.Unknown, c.Overflow = rapid.Bool().Draw(t, "unknown"), rapid.Bool().Draw(t, "overflow")
 	if rapid.Bool().Draw(t, "with metadata") {
 		c.Metadata = map[string]string{}
 		for i := range rapid.IntRange(0, 5).Draw(t, "metadata") {

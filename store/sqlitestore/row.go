@@ -17,6 +17,7 @@ type row struct {
 	tail []byte
 
 	was  tallied
+	held []store.Hold // as stored
 	cols columns
 	line *lineRow // that cols.line names, once it was asked for
 }
@@ -159,4 +160,5 @@ func bodyRow(n int64, which int) int64 { return n<<3 | int64(which) }
 // stored notes how the row is counted.
 func (r *row) stored() {
 	r.was = tallied{r.k, r.c.Status, r.c.Place, r.c.Reason, r.c.Tombstone}
+	r.held = r.c.Holds
 }

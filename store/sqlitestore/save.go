@@ -155,12 +155,13 @@ const (
 	groupAt
 	groupEnds
 	groupFlag
-	groupKey
+	groupUnique
 	groupMove
-	groups = 7
+	groupHolds
+	groups = 8
 )
 
-var groupColumns = [groups]string{"status=?, ended=?", "line=?, score=?, since=?", "waits=?, at=?", "ends=?", "flag=?", "ukey=?", "k=?, q=?"}
+var groupColumns = [groups]string{"status=?, ended=?", "line=?, score=?, since=?", "waits=?, at=?", "ends=?", "flag=?", "ukey=?", "k=?, q=?", "holds=?, hold=?"}
 
 // update returns the statement that writes the record, the place and these groups.
 func (w *writer) update(mask int) stmt {
@@ -191,6 +192,18 @@ func (w *writer) save(r *row) error {
 		}
 	}
 	mask := r.changed(&old, &cols)
+	var was, now membership
+	if len(r.held)+len(c.Holds) > 0 {
+		if was, err = w.st.membership(r.was.place, c.Cost, r.held); err != nil {
+			return err
+		}
+		if now, err = w.st.membership(c.Place, c.Cost, c.Holds); err != nil {
+			return err
+		}
+		if was.holds != now.holds || was.hold() != now.hold() {
+			mask |= groupHolds
+		}
+	}
 	rec, vals, outs := encode(c, &r.vals, r.tail)
 	st := w.update(mask).Int(int64(c.Place)).Int(checksum(c.ID, c.Group, r.k.k, c, rec)).Blob(rec)
 	if mask&groupEnd != 0 {
@@ -208,11 +221,14 @@ func (w *writer) save(r *row) error {
 	if mask&groupFlag != 0 {
 		st.IntOrNull(cols.flag)
 	}
-	if mask&groupKey != 0 {
+	if mask&groupUnique != 0 {
 		st.TextOrNull(cols.ukey)
 	}
 	if mask&groupMove != 0 {
 		st.Int(r.k.k).Int(r.k.q.q)
+	}
+	if mask&groupHolds != 0 {
+		st.TextOrNull(now.holds).IntOrNull(now.hold())
 	}
 	if err := st.Int(r.n).Run(); err != nil {
 		return err
@@ -221,6 +237,7 @@ func (w *writer) save(r *row) error {
 		return err
 	}
 	r.vals, r.cols = vals, cols
+	c.Events = nil // they are in vals now, should the row be saved once more
 	if mask&groupLine != 0 {
 		if old.line != 0 {
 			if err := w.leave(oldLine, old); err != nil {
@@ -235,7 +252,12 @@ func (w *writer) save(r *row) error {
 		r.line = nil
 	}
 	w.tally(r)
-	return nil
+	if len(was.rest) > 1 || len(now.rest) > 1 {
+		if err := w.also(r.n, &was, &now); err != nil {
+			return err
+		}
+	}
+	return w.st.join(r, c.Holds)
 }
 
 // changed says which groups of columns differ from how the row is stored.
@@ -282,6 +304,18 @@ func (w *writer) remove(r *row) error {
 		}
 	}
 	w.count(r.was, r.c.Group, -1)
+	if len(r.held) > 0 {
+		was, err := w.st.membership(r.was.place, r.c.Cost, r.held)
+		if err != nil {
+			return err
+		}
+		if err := w.also(r.n, &was, &membership{}); err != nil {
+			return err
+		}
+		if err := w.st.join(r, nil); err != nil {
+			return err
+		}
+	}
 	if r.cols.line != 0 {
 		return w.leave(r.line, r.cols)
 	}

@@ -1,11 +1,8 @@
 package sqlitestore
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/twolane/twolane/store"
 	"github.com/twolane/twolane/store/rule"
@@ -18,9 +15,20 @@ type namespace struct {
 	seq, token uint64
 	entry      uint64
 	version    uint64 // of the configuration
+	limitCounts
 }
 
-const selectNS = "SELECT last, run, lease, shift, fixed, seq, token, entry, version FROM ns"
+// limitCounts are the counters of a namespace that change only while it has limits.
+type limitCounts struct {
+	held    int64 // commands that are members
+	rooms   int64 // rows of table room
+	filed   int64 // lines that wait
+	filings int64
+	swept   store.Millis // run clock
+	sweep   int64
+}
+
+const selectNS = "SELECT last, run, lease, shift, fixed, seq, token, entry, version, held, rooms, filed, filings, swept, sweep FROM ns"
 
 func (ns *namespace) read(q query) error {
 	st := q.q(selectNS)
@@ -34,6 +42,9 @@ func (ns *namespace) read(q query) error {
 	ns.clocks = rule.Clocks{Last: store.Millis(st.ColInt(0)), Run: store.Millis(st.ColInt(1)), Lease: store.Millis(st.ColInt(2))}
 	ns.shift, ns.fixed = store.Millis(st.ColInt(3)), store.Millis(st.ColInt(4))
 	ns.seq, ns.token, ns.entry, ns.version = uint64(st.ColInt(5)), uint64(st.ColInt(6)), uint64(st.ColInt(7)), uint64(st.ColInt(8))
+	ns.limitCounts = limitCounts{
+		held: st.ColInt(9), rooms: st.ColInt(10), filed: st.ColInt(11), filings: st.ColInt(12), swept: store.Millis(st.ColInt(13)), sweep: st.ColInt(14),
+	}
 	st.Reset()
 	return nil
 }
@@ -60,7 +71,10 @@ type state struct {
 	w       *writer
 	ns      namespace
 	nsDirty bool
+	counted limitCounts // as they are stored
 	cfg     store.Config
+	limits  map[string]*store.Limit // of cfg
+	ends    []store.Millis          // when some of them end
 
 	queues   map[string]*queueRow
 	queuesBy map[int64]*queueRow
@@ -68,11 +82,21 @@ type state struct {
 	kindsBy  map[int64]*kindRow
 	lines    map[string]*lineRow
 	linesBy  map[int64]*lineRow
+	rooms    map[store.LimitKey]*roomRow
+	roomsBy  map[int64]*roomRow
+	lastRoom int64 // the highest number of a room; 0 until asked for
+	turns    map[turnKey]*turnRow
 	rates    map[laneKey]*bucketRow
 
 	dirtyQueues []*queueRow
 	dirtyKinds  []*kindRow
 	dirtyLines  []*lineRow
+	dirtyRooms  []*roomRow
+	dirtyTurns  []*turnRow
+	dirtyGroups map[groupKey]*lineRow // a line of each group whose first line may be another now
+	lefts       []*roomRow            // that members have left
+	claiming    bool
+	free        []*lineRow // that came open in the claim under way
 	dirtyRates  []*bucketRow
 	dirtyThrots []*throttleRow
 	groups      map[string]int64 // change of live commands
@@ -90,6 +114,9 @@ type queueRow struct {
 	failed    int64
 	cancelled int64
 	arrived   [2]int64
+	v         [2]float64 // virtual time of fair turns
+	fair      int64      // up to which line its lines know their group
+	turned    bool       // v or fair differ from the table
 	dirty     bool
 	hit       [2]bool // work to wake for came in this transaction
 	cfg       store.QueueConfig
@@ -128,6 +155,7 @@ func newState(w *writer) *state {
 	return &state{
 		w: w, queues: map[string]*queueRow{}, queuesBy: map[int64]*queueRow{}, kinds: map[kindKey]*kindRow{}, kindsBy: map[int64]*kindRow{},
 		lines: map[string]*lineRow{}, linesBy: map[int64]*lineRow{}, rates: map[laneKey]*bucketRow{},
+		rooms: map[store.LimitKey]*roomRow{}, roomsBy: map[int64]*roomRow{}, turns: map[turnKey]*turnRow{}, dirtyGroups: map[groupKey]*lineRow{},
 		groups: map[string]int64{}, topics: map[string]int64{}, reasons: map[reasonKey]int64{},
 	}
 }
@@ -137,12 +165,17 @@ func (s *state) load() error {
 	if err := s.ns.read(s.w); err != nil {
 		return err
 	}
-	var err error
-	if s.cfg, err = readConfig(s.w); err != nil {
-		return err
+	s.counted = s.ns.limitCounts
+	if old := &s.w.config; old.Version != s.ns.version || s.ns.version == 0 {
+		cfg, err := readConfig(s.w)
+		if err != nil {
+			return err
+		}
+		*old = cfg
+		old.Version = s.ns.version
 	}
-	s.cfg.Version = s.ns.version
-	st := s.w.q("SELECT q, name, ready, succeeded, failed, cancelled, arrived0, arrived1, scheduled FROM queue")
+	s.setConfig(s.w.config)
+	st := s.w.q("SELECT q, name, ready, succeeded, failed, cancelled, arrived0, arrived1, scheduled, v0, v1, fair FROM queue")
 	for {
 		ok, err := st.Step()
 		if err != nil || !ok {
@@ -150,7 +183,7 @@ func (s *state) load() error {
 		}
 		q := &queueRow{
 			q: st.ColInt(0), name: st.ColText(1), ready: st.ColInt(2), succeeded: st.ColInt(3), failed: st.ColInt(4), cancelled: st.ColInt(5),
-			arrived: [2]int64{st.ColInt(6), st.ColInt(7)}, scheduled: st.ColInt(8),
+			arrived: [2]int64{st.ColInt(6), st.ColInt(7)}, scheduled: st.ColInt(8), v: [2]float64{st.ColFloat(9), st.ColFloat(10)}, fair: st.ColInt(11),
 		}
 		q.cfg = s.cfg.Queue(q.name)
 		s.queues[q.name], s.queuesBy[q.q] = q, q
@@ -172,6 +205,10 @@ func (s *state) queue(name string) (*queueRow, error) {
 		return nil, err
 	}
 	q := &queueRow{q: s.w.c.LastRow(), name: name, cfg: s.cfg.Queue(name)}
+	if q.cfg.Fair {
+		q.fair, q.turned = groupsAll, true
+		s.touchQueue(q)
+	}
 	s.queues[name], s.queuesBy[q.q] = q, q
 	return q, nil
 }
@@ -244,110 +281,21 @@ func (s *state) touchKind(k *kindRow) {
 	}
 }
 
-// flush writes everything that has changed here.
-func (s *state) flush() error {
-	if err := s.flushLines(); err != nil {
-		return err
-	}
-	for _, q := range s.dirtyQueues {
-		q.dirty = false
-		if err := s.w.q("UPDATE queue SET ready=?, succeeded=?, failed=?, cancelled=?, arrived0=?, arrived1=?, scheduled=? WHERE q=?").
-			Int(q.ready).Int(q.succeeded).Int(q.failed).Int(q.cancelled).Int(q.arrived[0]).Int(q.arrived[1]).Int(q.scheduled).Int(q.q).Run(); err != nil {
-			return err
-		}
-	}
-	s.dirtyQueues = s.dirtyQueues[:0]
-	for _, k := range s.dirtyKinds {
-		k.dirty = false
-		if err := s.w.q("UPDATE kind SET inline0=?, inline1=?, leased0=?, leased1=?, scheduled=? WHERE k=?").
-			Int(k.inline[0]).Int(k.inline[1]).Int(k.leased[0]).Int(k.leased[1]).Int(k.scheduled).Int(k.k).Run(); err != nil {
-			return err
-		}
-	}
-	s.dirtyKinds = s.dirtyKinds[:0]
-	if err := s.flushRates(); err != nil {
-		return err
-	}
-	if err := s.flushTallies(); err != nil {
-		return err
-	}
-	if !s.nsDirty {
-		return nil
-	}
-	s.nsDirty = false
-	ns := &s.ns
-	return s.w.q("UPDATE ns SET last=?, run=?, lease=?, shift=?, fixed=?, seq=?, token=?, entry=?, version=?").
-		Int(int64(ns.clocks.Last)).Int(int64(ns.clocks.Run)).Int(int64(ns.clocks.Lease)).Int(int64(ns.shift)).Int(int64(ns.fixed)).
-		Int(int64(ns.seq)).Int(int64(ns.token)).Int(int64(ns.entry)).Int(int64(ns.version)).Run()
-}
-
-// flushTallies writes what is only ever added up: live commands by group, outbox entries by topic, failures by reason.
-func (s *state) flushTallies() error {
-	for _, name := range slices.Sorted(maps.Keys(s.groups)) {
-		d := s.groups[name]
-		if d == 0 {
-			continue
-		}
-		live, err := s.tally(s.w.q("INSERT INTO grp (name, live) VALUES (?1,?2) ON CONFLICT DO UPDATE SET live=live+?2 RETURNING live").Text(name).Int(d))
-		if err != nil {
-			return err
-		}
-		if live <= 0 {
-			if err := s.w.q("DELETE FROM grp WHERE name=?").Text(name).Run(); err != nil {
-				return err
-			}
-			s.w.wakes = append(s.w.wakes, store.Wake{Kind: store.WakeGroup, ID: name})
-		}
-	}
-	clear(s.groups)
-	for _, name := range slices.Sorted(maps.Keys(s.topics)) {
-		n, err := s.tally(s.w.q("INSERT INTO topic (name, n) VALUES (?1,?2) ON CONFLICT DO UPDATE SET n=n+?2 RETURNING n").Text(name).Int(s.topics[name]))
-		if err != nil {
-			return err
-		}
-		if n <= 0 {
-			if err := s.w.q("DELETE FROM topic WHERE name=?").Text(name).Run(); err != nil {
-				return err
-			}
-		}
-	}
-	clear(s.topics)
-	for _, k := range slices.SortedFunc(maps.Keys(s.reasons), func(a, b reasonKey) int { return cmp.Or(cmp.Compare(a.q, b.q), cmp.Compare(a.name, b.name)) }) {
-		if _, err := s.tally(s.w.q("INSERT INTO reason (q, name, n) VALUES (?1,?2,?3) ON CONFLICT DO UPDATE SET n=n+?3 RETURNING n").
-			Int(k.q).Text(string(k.name)).Int(s.reasons[k])); err != nil {
-			return err
-		}
-	}
-	clear(s.reasons)
-	return nil
-}
-
-func (s *state) tally(st stmt) (int64, error) {
-	ok, err := st.Step()
-	if err != nil || !ok {
-		return 0, err
-	}
-	n := st.ColInt(0)
-	for ok {
-		if ok, err = st.Step(); err != nil {
-			return 0, err
-		}
-	}
-	return n, nil
-}
-
-const maxCached = 8192 // rows of one table
+const maxCached = 16 << 10 // rows of one table
 
 // trim forgets what has grown too large; everything has been written.
 func (s *state) trim() {
-	if len(s.linesBy) > maxCached {
-		clear(s.lines)
-		clear(s.linesBy)
+	if len(s.kinds) <= maxCached && len(s.linesBy) <= maxCached && len(s.rooms) <= maxCached && len(s.turns) <= maxCached {
+		return
 	}
 	if len(s.kinds) > maxCached {
 		clear(s.kinds)
 		clear(s.kindsBy)
-		clear(s.lines) // they point to kinds
-		clear(s.linesBy)
 	}
+	clear(s.lines) // they point to kinds and rooms, and rooms to lines
+	clear(s.linesBy)
+	clear(s.rooms)
+	clear(s.roomsBy)
+	clear(s.turns)
+	s.lastRoom = 0
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/twolane/twolane/store"
-	"github.com/twolane/twolane/store/rule"
 )
 
 // Bounds of what Stats looks at to count what is eligible in one lane of a queue.
@@ -16,6 +15,7 @@ const (
 	maxCounted = 10_000 // commands
 	maxLines   = 1_000  // lines
 	maxAged    = 2_000  // commands whose waiting time is compared
+	maxNext    = 32     // commands whose turn comes next
 )
 
 // Stats implements [store.Store].
@@ -50,6 +50,9 @@ func (r *reader) stats(req *store.StatsRequest) (store.Stats, error) {
 	}
 	if !req.Overview {
 		out.Workers = workers
+	}
+	if out.Limits, err = r.limits(); err != nil {
+		return out, err
 	}
 	queues, err := r.queues(req.Queues)
 	if err != nil {
@@ -155,12 +158,17 @@ func (r *reader) queueStats(q *queueRow, workers []store.Worker, withTypes bool)
 		Succeeded: int(q.succeeded), Failed: int(q.failed), Cancelled: int(q.cancelled),
 	}
 	if q.q == 0 {
+		for lane := range store.Lanes {
+			if err := r.lane(q, nil, store.Lane(lane), &qs.Lanes[lane]); err != nil {
+				return qs, err
+			}
+		}
 		return qs, nil
 	}
 	if err := r.rows(r.q("SELECT name, n FROM reason WHERE q=? AND n>0").Int(q.q), func(st stmt) { qs.Reasons[store.Reason(st.ColText(0))] = int(st.ColInt(1)) }); err != nil {
 		return qs, err
 	}
-	var kinds []int64
+	var kinds, ofTypes []int64
 	if err := r.rows(r.q("SELECT k, type, inline0, inline1, leased0, leased1, scheduled FROM kind WHERE q=? ORDER BY type").Int(q.q), func(st stmt) {
 		kinds = append(kinds, st.ColInt(0))
 		qs.Scheduled += int(st.ColInt(6))
@@ -170,11 +178,21 @@ func (r *reader) queueStats(q *queueRow, workers []store.Worker, withTypes bool)
 			qs.Lanes[lane].Leased += t.Leased
 			if scheduled := lane == 0 && st.ColInt(6) > 0; withTypes && (t.InLine+t.Leased > 0 || scheduled) {
 				t.Workers = able(workers, q.name, &t)
-				qs.Types = append(qs.Types, t)
+				qs.Types, ofTypes = append(qs.Types, t), append(ofTypes, st.ColInt(0))
 			}
 		}
 	}); err != nil {
 		return qs, err
+	}
+	for i, k := range ofTypes {
+		if err := r.throttled(k, &qs.Types[i]); err != nil {
+			return qs, err
+		}
+	}
+	for lane := range store.Lanes {
+		if err := r.lane(q, kinds, store.Lane(lane), &qs.Lanes[lane]); err != nil {
+			return qs, err
+		}
 	}
 	for _, f := range [...]func(*queueRow, []int64, *store.QueueStats) error{r.inLine, r.scheduled, r.leased} {
 		if err := f(q, kinds, &qs); err != nil {
@@ -219,11 +237,16 @@ func (r *reader) inLine(q *queueRow, kinds []int64, qs *store.QueueStats) error 
 		for _, k := range kinds {
 			for class := store.ClassFirst; class <= store.ClassSuspectVisit && lines > 0; class++ {
 				var lns, heads []int64
-				if err := r.rows(r.q("SELECT ln, head FROM line WHERE k=? AND lane=? AND class=? AND head IS NOT NULL ORDER BY head LIMIT ?").
-					Int(k).Int(int64(lane)).Int(int64(class)).Int(int64(lines)), func(st stmt) {
-					lns, heads = append(lns, st.ColInt(0)), append(heads, st.ColInt(1))
-				}); err != nil {
-					return err
+				for shut := range int64(2) {
+					if shut > 0 && r.ns.filed == 0 {
+						break
+					}
+					if err := r.rows(r.q("SELECT ln, head FROM line WHERE k=? AND lane=? AND shut=? AND class=? AND head IS NOT NULL ORDER BY head LIMIT ?").
+						Int(k).Int(int64(lane)).Int(shut).Int(int64(class)).Int(int64(lines-len(lns))), func(st stmt) {
+						lns, heads = append(lns, st.ColInt(0)), append(heads, st.ColInt(1))
+					}); err != nil {
+						return err
+					}
 				}
 				if lines -= len(lns); lines <= 0 {
 					l.AtLeast = l.AtLeast || lane == int(store.Repoll)
@@ -295,79 +318,4 @@ func (r *reader) endedInLine(q *queueRow, qs *store.QueueStats) (int, error) {
 		}
 	})
 	return min(n, qs.Lanes[store.Intake].InLine), err
-}
-
-// scheduled counts what is due though nobody has put it in line yet.
-func (r *reader) scheduled(q *queueRow, _ []int64, qs *store.QueueStats) error {
-	if qs.Scheduled == 0 {
-		return nil
-	}
-	l := &qs.Lanes[store.Intake]
-	for clock, now := range map[int64]store.Millis{waitsRun: r.now.Run, waitsWall: r.now.Wall} {
-		var rows []*row
-		var bad error
-		waits := 8*q.q + clock
-		if err := r.rows(r.q(selectRow+"waits=? AND at<=? ORDER BY at LIMIT ?").Int(waits).Int(int64(now)).Int(maxAged), func(st stmt) {
-			w, err := scanRow(st, r)
-			if _, ok := err.(*unreadable); ok {
-				return
-			}
-			if err != nil {
-				bad = err
-				return
-			}
-			rows = append(rows, w)
-		}); err != nil || bad != nil {
-			return cmp.Or(err, bad)
-		}
-		for _, w := range rows {
-			c := w.c
-			if !rule.Due(r.now, c) || rule.Ended(r.now, c) {
-				nextDue(qs, max(c.NotBefore, c.Due))
-				continue
-			}
-			l.Eligible++
-			since := max(c.NotBefore, r.now.Wall-(r.now.Run-c.Due))
-			if c.Due == 0 {
-				since = c.NotBefore
-			}
-			older(l, since)
-		}
-		l.AtLeast = l.AtLeast || len(rows) == maxAged
-		if err := r.rows(r.q("SELECT at FROM cmd WHERE waits=? AND at>? ORDER BY at LIMIT 1").Int(waits).Int(int64(now)), func(st stmt) {
-			nextDue(qs, store.Millis(st.ColInt(0)))
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func nextDue(qs *store.QueueStats, due store.Millis) {
-	if qs.NextDue == 0 || due < qs.NextDue {
-		qs.NextDue = due
-	}
-}
-
-// leased counts leases that are over but not reaped, and those whose handlers ignore the end of their time.
-func (r *reader) leased(q *queueRow, _ []int64, qs *store.QueueStats) error {
-	if qs.Lanes[0].Leased+qs.Lanes[1].Leased == 0 {
-		return nil
-	}
-	if err := r.rows(r.q("SELECT at, q, status FROM cmd WHERE waits=1 AND at<=? ORDER BY at LIMIT ?").Int(int64(r.now.Lease)).Int(maxCounted), func(st stmt) {
-		if st.ColInt(1) != q.q {
-			return
-		}
-		l := &qs.Lanes[laneOf(store.Status(st.ColInt(2)))]
-		l.Expired++
-		l.Eligible++
-		older(l, r.now.Wall-(r.now.Lease-store.Millis(st.ColInt(0))))
-	}); err != nil {
-		return err
-	}
-	return r.rows(r.q("SELECT flag, q FROM cmd WHERE flag IS NOT NULL LIMIT ?").Int(maxCounted), func(st stmt) {
-		if lane := st.ColInt(0)&3 - 1; lane >= 0 && st.ColInt(1) == q.q {
-			qs.Lanes[lane].Overdue++
-		}
-	})
 }

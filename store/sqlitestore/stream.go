@@ -16,7 +16,15 @@ type stream struct {
 	lane  store.Lane
 	class store.Class
 
-	heads []*lineRow // open lines in the order of their heads, not read yet
+	// With fair turns: the lines of one group only.
+	turn *turnRow
+	// With limits: how many commands of a line may have room, the lines that were refused, and those that are known.
+	budget  func(l *lineRow, batch int) (int, error)
+	refused map[*lineRow]*reading
+	seen    map[*lineRow]bool
+	batch   int
+
+	heads []*lineRow // lines that are not shut, in the order of their heads, not read yet
 	last  int64      // where the next look for heads goes on
 	lastN int64
 	ended bool // there are no further heads
@@ -40,13 +48,25 @@ const (
 	maxSkips = 100
 )
 
-// open starts a stream. Lines must have been flushed.
-func (w *writer) stream(now rule.Now, k *kindRow, lane store.Lane, class store.Class, need int) *stream {
-	return &stream{w: w, now: now, k: k, lane: lane, class: class, need: need, last: -1 << 62, lastN: -1}
+// stream starts a stream. Lines must have been flushed.
+func (cl *claim) stream(c *choice, lane store.Lane, class store.Class, need int) *stream {
+	s := &stream{w: cl.w, now: cl.now, k: c.k, lane: lane, class: class, need: need, batch: max(1, c.want.Batch), last: -1 << 62, lastN: -1}
+	if cl.limited {
+		s.budget, s.refused, s.seen = cl.budget, map[*lineRow]*reading{}, map[*lineRow]bool{}
+	}
+	return s
 }
 
-// peek returns the next command and the line it is first in, or nil.
-func (s *stream) peek() (*reading, error) {
+// peek implements [source] for a queue without fair turns.
+func (s *stream) peek() (*stream, *reading, float64, error) {
+	rd, err := s.first()
+	return s, rd, 0, err
+}
+
+func (s *stream) skipped() int { return s.skips }
+
+// first returns the line whose first command is next, or nil.
+func (s *stream) first() (*reading, error) {
 	for {
 		best, err := s.best()
 		if err != nil || best == nil {
@@ -146,8 +166,15 @@ func (s *stream) look() error {
 	if len(s.heads) > 0 || s.ended {
 		return nil
 	}
-	st := s.w.q("SELECT head, ln FROM line WHERE k=? AND lane=? AND class=? AND head IS NOT NULL AND (head, ln) > (?,?) ORDER BY head, ln LIMIT ?").
-		Int(s.k.k).Int(int64(s.lane)).Int(int64(s.class)).Int(s.last).Int(s.lastN).Int(headsAtOnce)
+	var st stmt
+	if s.turn == nil {
+		st = s.w.q("SELECT head, ln FROM line WHERE k=? AND lane=? AND shut=0 AND class=? AND head IS NOT NULL AND (head, ln) > (?,?) ORDER BY head, ln LIMIT ?").
+			Int(s.k.k).Int(int64(s.lane)).Int(int64(s.class))
+	} else {
+		st = s.w.q("SELECT head, ln FROM line WHERE k=? AND lane=? AND class=? AND grp=? AND shut=0 AND head IS NOT NULL AND (head, ln) > (?,?) ORDER BY head, ln LIMIT ?").
+			Int(s.k.k).Int(int64(s.lane)).Int(int64(s.class)).Text(s.turn.key.grp)
+	}
+	st.Int(s.last).Int(s.lastN).Int(headsAtOnce)
 	var lns [headsAtOnce]int64
 	n := 0
 	for {
@@ -168,9 +195,13 @@ func (s *stream) look() error {
 		if err != nil {
 			return err
 		}
-		if l != nil && l.open {
-			s.heads = append(s.heads, l)
+		if l == nil || !l.some || s.seen[l] {
+			continue
 		}
+		if s.seen != nil {
+			s.seen[l] = true
+		}
+		s.heads = append(s.heads, l)
 	}
 	return nil
 }
@@ -179,6 +210,13 @@ func (s *stream) look() error {
 func (s *stream) more(rd *reading) error {
 	for len(rd.rows) == 0 && !rd.over {
 		limit := max(2, min(rowsAtOnce, s.need+1))
+		if s.budget != nil {
+			n, err := s.budget(rd.l, s.batch)
+			if err != nil {
+				return err
+			}
+			limit = min(limit, n+1)
+		}
 		st := s.w.q(selectRow + "line=? ORDER BY score, n LIMIT ?").Int(rd.l.ln).Int(int64(limit))
 		var bad []error
 		n := 0
@@ -220,8 +258,29 @@ func (s *stream) take(rd *reading) *row {
 	return r
 }
 
+// refuse takes a line out of the stream that a limit has stopped.
+func (s *stream) refuse(rd *reading) {
+	s.refused[rd.l] = rd
+	s.lines = slices.DeleteFunc(s.lines, func(o *reading) bool { return o == rd })
+}
+
+// admit implements [source].
+func (s *stream) admit(l *lineRow) error {
+	if rd := s.refused[l]; rd != nil {
+		delete(s.refused, l)
+		s.lines = append(s.lines, rd)
+	} else if !s.seen[l] {
+		s.seen[l] = true
+		s.lines = append(s.lines, &reading{l: l})
+	}
+	return nil
+}
+
 // close tells lines whose first rows were taken who is first now, as far as the stream knows.
 func (s *stream) close() {
+	for _, rd := range s.refused {
+		s.lines = append(s.lines, rd)
+	}
 	for _, rd := range s.lines {
 		switch {
 		case len(rd.rows) > 0:

@@ -149,7 +149,11 @@ func (w *writer) submit(now rule.Now, p *prepared, capped bool) (store.SubmitRes
 	if err != nil {
 		return store.SubmitResult{}, err
 	}
-	careful := sub.UniqueKey != "" || capped && q.cfg.MaxReady > 0
+	var unfit *rule.Applied
+	if len(w.st.cfg.Limits) > 0 {
+		unfit = rule.NeverFits(now, &w.st.cfg, p.c)
+	}
+	careful := sub.UniqueKey != "" || capped && q.cfg.MaxReady > 0 || unfit != nil
 	if careful {
 		if res, known, err := w.known(now, p); err != nil || known {
 			return res, err
@@ -163,6 +167,9 @@ func (w *writer) submit(now rule.Now, p *prepared, capped bool) (store.SubmitRes
 		}
 		if most := q.cfg.MaxReady; capped && most > 0 && q.ready >= int64(most) {
 			return store.SubmitResult{Err: store.ErrQueueFull}, nil
+		}
+		if unfit != nil {
+			return store.SubmitResult{Err: &store.InvalidError{Field: "cost", Detail: fmt.Sprintf("%d can never fit limit %s of %d", p.c.Cost, unfit.LimitKey, unfit.Max)}}, nil
 		}
 	}
 	k, err := w.st.kind(q, sub.Type, true)

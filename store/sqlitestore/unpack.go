@@ -146,6 +146,13 @@ func (d *decoder) fields(c *store.Command) {
 		c.CancelReason = d.str()
 		c.CancelEnds = store.Reason(d.str())
 	}
+	if d.has(bitHolds) {
+		n := d.uint()
+		for i := uint64(0); i < n && !d.bad; i++ {
+			c.Holds = append(c.Holds, store.Hold{LimitKey: store.LimitKey{Limit: d.str(), Value: d.str()}, Scope: store.Scope(d.uint())})
+		}
+	}
+	c.Unknown, c.Overflow = d.has(bitUnknown), d.has(bitOverflow)
 }
 
 func (d *decoder) value(which int) value {

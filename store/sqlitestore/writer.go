@@ -58,6 +58,7 @@ type writer struct {
 
 	c        *lite.Conn
 	st       *state
+	config   store.Config // as of its version, read once
 	tick     store.Millis // the machine's clock, read at tickAt
 	tickAt   time.Time
 	version  int64 // data_version as the cached state was read

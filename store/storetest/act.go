@@ -50,6 +50,16 @@ var actCases = []kase{
 		g = f.claim1("w1", store.Intake, "b")
 		f.check(g.CancelAsked == 0 && g.CancelReason == "", "the old cancel is still asked: %s", show(g))
 	}},
+	{"retry_of_ended_by_time", "a retry of what time has ended at rest tells of its end and of the retry, once each", func(f *fixture) {
+		f.submit(sub("a", func(s *store.Submission) { s.Deadline = epoch.Add(time.Minute) }))
+		f.Advance(time.Hour) // nobody has written that it has ended
+		f.ok(f.act(store.ActRetry, "a", func(r *store.ActRequest) { r.Deadline = f.now.Add(time.Hour) }))
+		var kinds []store.EventKind
+		for _, e := range f.is("a", store.Pending, store.InLine).Events {
+			kinds = append(kinds, e.Kind)
+		}
+		f.same([]store.EventKind{store.EventEnded, store.EventRetried}, kinds)
+	}},
 	{"retry_where", "a retry goes to the lane in which the command ended, unless told otherwise; Check is refused to one that was not PROCESSING", func(f *fixture) {
 		end := func(id string, polled, stateful bool) {
 			f.Helper()
