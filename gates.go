@@ -18,11 +18,9 @@ type GateState = store.GateState
 // Overflow reports whether the command was admitted over a limit that only classifies ([Limit].Classify).
 func (j *JobInfo) Overflow() bool { return j.item.Cmd.Overflow }
 
-// Signal tells the gates of the worker what the backend said about its load, in place of what the outcome says ([Throttled]: pushed back; Done,
-// Processing and Fail: succeeded; the rest: nothing). after is how long the backend asked to wait, queued how long the work has waited in it; 0 is unknown.
-func (j *JobInfo) Signal(s gate.Signal, after, queued time.Duration) {
-	j.item.SetSignal(s, after, queued)
-}
+// Backend tells the gates of the worker what the backend said about its load, in place of what the outcome says ([Throttled]: pushed back; Done,
+// Processing and Fail: succeeded; the rest: nothing). The last call before the answer counts.
+func (j *JobInfo) Backend(r gate.Response) { j.item.SetResponse(r) }
 
 // bindGates puts every gate behind an override.
 func (cfg *WorkerConfig) bindGates() error {

@@ -278,7 +278,7 @@ func TestGateAIMD(t *testing.T) {
 				leave()
 				if n > takes {
 					pushed.with(func(n *int) { *n++ })
-					j.Signal(gate.Pushed, 0, 0)
+					j.Backend(gate.Response{Signal: gate.Pushed})
 					return twolane.Snooze(sec), nil
 				}
 				return twolane.Done(nil), nil

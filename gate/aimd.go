@@ -2,51 +2,58 @@ package gate
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
 
 // AIMDConfig are the settings of [AIMD]; zero values are the defaults.
 type AIMDConfig struct {
-	Min, Max float64 // of the window, in invocations; 1 and 256
-	// Start is the first window; 0 means Min. Below the window at which somebody was last pushed back it grows by one for each success.
+	Min, Max float64 // of a window, in invocations; 1 and 256
+	// Start is the first window; 0 means Min. It doubles with each window of successes until the backend pushes back for the first time.
 	Start float64
-	// Increase is what the window grows by for each window of successes; 0 means 1.
+	// Increase is what a window grows by for each window of successes after that; 0 means 1.
 	Increase float64
-	// Decrease is what the window is multiplied by when the backend pushes back; 0 means a half. ExpiredDecrease is the same for a
-	// request that waited in the backend until its time was over; 0 means 0.9.
+	// Decrease is what the window is multiplied by when the backend pushes back; 0 means a half. ExpiredDecrease is the same for work
+	// that waited in the backend until its time was over; 0 means 0.9.
 	Decrease, ExpiredDecrease float64
-	// Hold is for how long nothing else happens after a decrease; 0 means a second.
+	// Hold is for how long a window does not grow after a decrease; 0 means a second.
 	Hold time.Duration
-	// QueueTarget is how long requests may wait in the backend, as it says, before the window stops growing; 0 does not look.
+	// QueueTarget is how long work may wait in the backend, as it says, before the window stops growing; over twice that it shrinks as
+	// with ExpiredDecrease. 0 does not look.
 	QueueTarget time.Duration
+	// Bands are classes from the one that the backend serves first to the one it sheds first. A push in one band shrinks those after it
+	// too and holds those before it; a success in one ends the hold of those before it.
+	Bands []string
 }
 
-// AIMD learns from handlers how much a backend takes: a window of invocations that grows by a little while all goes well, is
-// multiplied by less than one when the backend pushes back, and then stands still for a while. It has a window for each scope that its
-// binding tells apart. Pushes that answer what was sent before the last decrease count with it: a hundred of them are one decrease.
+// AIMD learns from handlers how much a backend takes. It keeps a window of invocations for each scope that its binding tells apart:
+// additive increase while all goes well and the window is in use, multiplicative decrease when the backend pushes back. What was sent
+// before the last decrease tells of the time before it: a hundred pushes that answer one flight are one decrease, and
+// successes of that flight let nothing grow. A backend that says when to come again closes the window until then, at most for a minute.
 type AIMD struct {
 	cfg AIMDConfig
 	Changes
 
 	mu      sync.Mutex
-	windows map[windowKey]*window
+	windows map[Scope]*window
 }
 
-type windowKey struct {
-	lane              uint8
-	queue, typ, class string
-}
-
+// window is the state of one scope.
 type window struct {
-	size, calm float64   // calm: below it growth is fast
-	decreased  time.Time // when it last was
-	until      time.Time // nothing changes before
-	held       int       // most that ran since the last change
-	used       time.Time
+	size      float64
+	calm      float64   // below it growth is fast
+	decreased time.Time // when it last was
+	hold      time.Time // it does not grow before
+	held      time.Time // when hold was set
+	closed    time.Time // the backend asked for it
+	used      time.Time
 }
 
-const maxWindows = 1000
+const (
+	maxWindows = 1000
+	maxClosed  = time.Minute // that a backend may close a window for
+)
 
 // NewAIMD checks the settings; the error names the field.
 func NewAIMD(cfg AIMDConfig) (*AIMD, error) {
@@ -82,16 +89,22 @@ func NewAIMD(cfg AIMDConfig) (*AIMD, error) {
 	case cfg.QueueTarget < 0:
 		return nil, invalid("queue_duration_target", "is negative")
 	}
-	return &AIMD{cfg: cfg, windows: map[windowKey]*window{}}, nil
+	for i, b := range cfg.Bands {
+		if b == "" || slices.Contains(cfg.Bands[:i], b) {
+			return nil, invalid("bands", "%q is empty or there twice", b)
+		}
+	}
+	cfg.Bands = slices.Clone(cfg.Bands)
+	return &AIMD{cfg: cfg, windows: map[Scope]*window{}}, nil
 }
 
-// window returns that of a scope. What was not used for longest gives way when there are too many.
-func (a *AIMD) window(now time.Time, s *Scope) *window {
-	k := windowKey{uint8(s.Lane), s.Queue, s.Type, s.Class}
-	w := a.windows[k]
+// window returns that of a scope. The one that was not used for longest gives way when there are too many.
+func (a *AIMD) window(now time.Time, s Scope) *window {
+	s.Permits, s.Held = 0, 0
+	w := a.windows[s]
 	if w == nil {
 		if len(a.windows) >= maxWindows {
-			var oldest windowKey
+			var oldest Scope
 			var at time.Time
 			for k, w := range a.windows {
 				if at.IsZero() || w.used.Before(at) {
@@ -101,7 +114,7 @@ func (a *AIMD) window(now time.Time, s *Scope) *window {
 			delete(a.windows, oldest)
 		}
 		w = &window{size: a.cfg.Start, calm: a.cfg.Max}
-		a.windows[k] = w
+		a.windows[s] = w
 	}
 	w.used = now
 	return w
@@ -111,14 +124,16 @@ func (a *AIMD) window(now time.Time, s *Scope) *window {
 func (a *AIMD) Read(now time.Time, s Scope) Reading {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w := a.window(now, &s)
-	w.held = max(w.held, s.Held)
+	w := a.window(now, s)
 	size := math.Floor(w.size)
 	r := Reading{Budget: 1, Value: size, Threshold: None, Up: true, At: now}
 	if s.Permits > 0 {
 		r.Budget = min(1, size/float64(s.Permits))
 	}
-	if now.Before(w.until) {
+	switch {
+	case now.Before(w.closed):
+		r.Budget, r.Opens, r.Reason = 0, w.closed, Throttled
+	case now.Before(w.hold):
 		r.Reason = Throttled
 	}
 	return r
@@ -126,57 +141,103 @@ func (a *AIMD) Read(now time.Time, s Scope) Reading {
 
 // Feedback implements [Listener].
 func (a *AIMD) Feedback(f Feedback) {
-	if a.learn(f) {
+	a.mu.Lock()
+	w := a.window(f.At, f.Scope)
+	before := math.Floor(w.size)
+	switch f.Signal {
+	case Pushed:
+		a.pushed(w, &f)
+	case Expired:
+		w.shrink(&a.cfg, a.cfg.ExpiredDecrease, &f)
+		a.above(&f, func(o *window) { o.wait(f.At, a.cfg.Hold) })
+	case Succeeded:
+		a.above(&f, func(o *window) {
+			if f.Sent.After(o.held) { // it was sent after what it contradicts
+				o.hold = time.Time{}
+			}
+		})
+		switch t := a.cfg.QueueTarget; {
+		case t > 0 && f.Queued > 2*t:
+			w.shrink(&a.cfg, a.cfg.ExpiredDecrease, &f)
+		case t > 0 && f.Queued > t:
+		default:
+			w.grow(&a.cfg, &f)
+		}
+	}
+	if f.Room != nil {
+		w.size = min(w.size, max(a.cfg.Min, float64(f.Scope.Held+max(0, *f.Room))))
+	}
+	grown := math.Floor(w.size) > before
+	a.mu.Unlock()
+	if grown {
 		a.Changed()
 	}
 }
 
-func (a *AIMD) learn(f Feedback) (grown bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	w := a.window(f.At, &f.Scope)
-	w.held = max(w.held, f.Scope.Held)
-	before := math.Floor(w.size)
-	switch f.Signal {
-	case Pushed, Expired:
-		if !w.decreased.IsZero() && !f.Sent.After(w.decreased) || f.At.Before(w.until) {
-			if f.Signal == Pushed && f.After > 0 { // it may ask for more patience
-				w.until = later(w.until, f.At.Add(min(f.After, maxHold)))
+// pushed lowers the window and those of the bands after it.
+func (a *AIMD) pushed(w *window, f *Feedback) {
+	below := func(do func(*window)) {
+		do(w)
+		if i := slices.Index(a.cfg.Bands, f.Scope.Class); i >= 0 {
+			for _, b := range a.cfg.Bands[i+1:] {
+				do(a.window(f.At, f.band(b)))
 			}
-			return false
-		}
-		factor := a.cfg.Decrease
-		if f.Signal == Expired {
-			factor = a.cfg.ExpiredDecrease
-		}
-		// What ran at most is what was too much: a window that was never filled says nothing.
-		w.size = max(a.cfg.Min, factor*min(w.size, max(1, float64(w.held))))
-		w.calm, w.decreased, w.held = w.size, f.At, 0
-		w.until = f.At.Add(max(a.cfg.Hold, min(f.After, maxHold)))
-	case Succeeded:
-		switch {
-		case f.At.Before(w.until), a.cfg.QueueTarget > 0 && f.Queued > a.cfg.QueueTarget, float64(w.held) < before:
-			return false // in the pause, the backend keeps a queue, or the window is not in use
-		case w.size < w.calm:
-			w.size = min(w.size+a.cfg.Increase, max(w.calm, w.size))
-		default:
-			w.size += a.cfg.Increase / max(1, w.size)
-		}
-		w.size = min(w.size, a.cfg.Max)
-		if math.Floor(w.size) > before {
-			w.held = 0
-			return true
 		}
 	}
-	return false
+	a.above(f, func(o *window) { o.wait(f.At, a.cfg.Hold) })
+	below(func(o *window) { o.shrink(&a.cfg, a.cfg.Decrease, f) })
+	if f.After > 0 { // an order, whenever it was sent
+		until := f.At.Add(min(f.After, maxClosed))
+		below(func(o *window) {
+			if until.After(o.closed) {
+				o.closed = until
+			}
+			o.size = a.cfg.Min
+		})
+	}
 }
 
-// maxHold bounds how long a backend may ask for patience.
-const maxHold = time.Minute
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
+// above calls do for the windows of the bands before that of f.
+func (a *AIMD) above(f *Feedback, do func(*window)) {
+	if i := slices.Index(a.cfg.Bands, f.Scope.Class); i > 0 {
+		for _, b := range a.cfg.Bands[:i] {
+			do(a.window(f.At, f.band(b)))
+		}
 	}
-	return a
+}
+
+func (f *Feedback) band(class string) Scope {
+	s := f.Scope
+	s.Class = class
+	return s
+}
+
+func (w *window) wait(now time.Time, d time.Duration) {
+	if until := now.Add(d); until.After(w.hold) {
+		w.hold, w.held = until, now
+	}
+}
+
+// shrink multiplies the window, unless what happened was sent before it last did.
+func (w *window) shrink(cfg *AIMDConfig, factor float64, f *Feedback) {
+	if !w.decreased.IsZero() && !f.Sent.After(w.decreased) {
+		return
+	}
+	// What ran is what was too much: a window that was not filled says nothing.
+	w.size = max(cfg.Min, factor*min(w.size, max(1, float64(f.Scope.Held))))
+	w.calm, w.decreased = w.size, f.At
+	w.wait(f.At, cfg.Hold)
+}
+
+// grow adds to a window of which at least half is in use.
+func (w *window) grow(cfg *AIMDConfig, f *Feedback) {
+	switch {
+	case f.At.Before(w.hold), !w.decreased.IsZero() && !f.Sent.After(w.decreased), 2*float64(f.Scope.Held) < math.Floor(w.size):
+		return
+	case w.size < w.calm:
+		w.size += cfg.Increase
+	default:
+		w.size += cfg.Increase / w.size
+	}
+	w.size = min(w.size, cfg.Max)
 }

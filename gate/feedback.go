@@ -10,15 +10,21 @@ type Listener interface {
 
 // Feedback is how one invocation ended for one command under a gate.
 type Feedback struct {
-	Scope  Scope
-	Signal Signal
-	Sent   time.Time     // when the handler was called
-	At     time.Time     // when it had answered
-	After  time.Duration // what a throttled one was told to wait; 0 is unknown
-	Queued time.Duration // how long the backend says that the request has waited in it; 0 is unknown
+	Response
+	Scope Scope     // Held counts the invocation
+	Sent  time.Time // when the handler was called
+	At    time.Time // when it had answered
 }
 
-// Signal is what an invocation tells about the backend that it used.
+// Response is what a backend has told a handler about its load.
+type Response struct {
+	Signal Signal
+	After  time.Duration // how long it asks to wait (Retry-After); 0 is unknown
+	Queued time.Duration // how long the work has waited in it; 0 is unknown
+	Room   *int          // how much more of the class it takes beside what runs; nil is unknown
+}
+
+// Signal is the kind of a [Response].
 type Signal uint8
 
 const (

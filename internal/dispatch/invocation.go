@@ -56,13 +56,11 @@ type Item struct {
 	Cmd *store.Command // as it was claimed
 	Inv *Invocation
 
-	answered atomic.Uint32          // 0: no; 1: out is being written; else hasAnswer + its kind
-	out      store.Settlement       // the core's own once there is an answer
-	progress atomic.Pointer[[]byte] // not sent yet
-	signal   atomic.Uint32          // 1 + what the handler says about the backend; 0: what its answer says
-	after    atomic.Int64           // Duration that the backend asked to wait
-	queued   atomic.Int64           // Duration that the work waited in the backend
-	fenceAt  atomic.Int64           // Duration at which the lease may not be relied on any more
+	answered atomic.Uint32                 // 0: no; 1: out is being written; else hasAnswer + its kind
+	out      store.Settlement              // the core's own once there is an answer
+	progress atomic.Pointer[[]byte]        // not sent yet
+	response atomic.Pointer[gate.Response] // what the handler says about the backend; nil: what its answer says
+	fenceAt  atomic.Int64                  // Duration at which the lease may not be relied on any more
 
 	// Of the core.
 	sent    time.Duration // when the last acknowledged claim or renewal was sent
@@ -119,13 +117,8 @@ func (it *Item) Context() context.Context { return it.ctx }
 // SetProgress lets the next renewal carry p, which must not be changed any more. What was set before and not yet sent is forgotten.
 func (it *Item) SetProgress(p []byte) { it.progress.Store(&p) }
 
-// SetSignal says what the backend told about its load, in place of what the answer says: how long it asks to wait, and how long the work has waited
-// in it, if that is known.
-func (it *Item) SetSignal(s gate.Signal, after, queued time.Duration) {
-	it.after.Store(int64(after))
-	it.queued.Store(int64(queued))
-	it.signal.Store(1 + uint32(s))
-}
+// SetResponse says what the backend told about its load, in place of what the answer says.
+func (it *Item) SetResponse(r gate.Response) { it.response.Store(&r) }
 
 // Alive reports whether the lease can be relied on at now.
 func (it *Item) Alive(now time.Duration) bool { return now < time.Duration(it.fenceAt.Load()) }

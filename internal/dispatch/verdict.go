@@ -136,9 +136,9 @@ func (c *Core) learn(now time.Duration, it *Item) {
 	if len(it.Inv.cells) == 0 {
 		return
 	}
-	f := gate.Feedback{}
-	if told := it.signal.Load(); told != 0 {
-		f.Signal = gate.Signal(told - 1)
+	var f gate.Feedback
+	if told := it.response.Load(); told != nil {
+		f.Response = *told
 	} else {
 		switch it.out.Kind {
 		case store.OutcomeDone, store.OutcomeFail, store.OutcomeProcessing:
@@ -147,11 +147,6 @@ func (c *Core) learn(now time.Duration, it *Item) {
 			f.Signal = gate.Pushed
 		}
 	}
-	f.After = time.Duration(it.after.Load())
-	if it.out.Kind == store.OutcomeThrottled && f.After == 0 {
-		f.After = it.out.Delay
-	}
-	f.Queued = time.Duration(it.queued.Load())
 	f.At = c.cfg.Wall(now)
 	f.Sent = f.At.Add(it.Inv.started - now)
 	for _, x := range it.Inv.cells {
