@@ -35,6 +35,9 @@ func (cfg *WorkerConfig) bindGates() error {
 				return invalid("gates."+b.Name+".queues", "%q is no queue of this worker", q)
 			}
 		}
+		if len(b.Types) > 0 && gate.IsPacer(b.Gate) {
+			return invalid("gates."+b.Name+".types", "are set, but the gate has a rate, which is about all types")
+		}
 		if _, ok := b.Gate.(*gate.Override); !ok {
 			b.Gate = gate.NewOverride(b.Gate)
 		}

@@ -45,7 +45,7 @@ func newObserver(w *Worker, loop *dispatch.Loop) *observer {
 		}
 	})
 	ctx, stop := context.WithCancel(context.Background())
-	o.closer, o.stop = newKeyCloser(w.client, w.log, loop.KeysClosed), stop
+	o.closer, o.stop = newKeyCloser(w.client, w.log, w.cfg.Gates, loop.KeysClosed), stop
 	if len(w.cfg.Gates) > 0 {
 		o.wg.Go(func() { o.closer.run(ctx) })
 	}

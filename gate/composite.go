@@ -52,6 +52,18 @@ func (c Composite) Feedback(f Feedback) {
 	}
 }
 
+// Pace implements [Pacer]: the slowest rate.
+func (c Composite) Pace(now time.Time) (slowest Pace, ok bool) {
+	for _, g := range c {
+		if p, is := g.(Pacer); is {
+			if pace, has := p.Pace(now); has && (!ok || pace.Rate < slowest.Rate) {
+				slowest, ok = pace, true
+			}
+		}
+	}
+	return slowest, ok
+}
+
 // Run implements [Runner].
 func (c Composite) Run(ctx context.Context) { RunAll(ctx, c...) }
 
@@ -80,6 +92,14 @@ func (w wrapped) Feedback(f Feedback) {
 		l.Feedback(f)
 	}
 }
+
+func (w wrapped) Pace(now time.Time) (Pace, bool) {
+	if p, ok := w.inner.(Pacer); ok {
+		return p.Pace(now)
+	}
+	return Pace{}, false
+}
+
 func (w wrapped) judge(now time.Time, s Scope, job *Job) Verdict {
 	if j, ok := w.inner.(Judge); ok {
 		return j.Judge(now, s, job)

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 )
 
 // Sample is what a source has said.
 type Sample struct {
-	Value  float64
-	At     time.Time // when the value was true; zero means when the source was asked
-	Detail string    // for people: which of several queries answered
+	Value    float64
+	Capacity float64   // how much work the whole takes, in invocations; 0 is unknown
+	At       time.Time // when the value was true; zero means when the source was asked
+	Detail   string    // for people: which of several queries answered
 }
 
 // MeterConfig are the settings of a [Meter].
@@ -22,6 +24,9 @@ type MeterConfig struct {
 	Ask func(ctx context.Context) (Sample, error)
 	// Budget turns a value into a budget; nil takes it as it is.
 	Budget func(value float64) float64
+	// Counted makes the budget a number of invocations, Budget of the sample's Capacity rounded down, and one step of it all of them. The
+	// number is the same for every worker, so it is for one that is alone.
+	Counted bool
 	// Threshold is shown beside the value; NaN is none.
 	Threshold float64
 	// Fallback is the budget while there is no reading; nil means 0, closed.
@@ -77,6 +82,10 @@ func NewMeter(cfg MeterConfig) (*Meter, error) {
 		return nil, invalid("lag", "%v is not between 0 and 1h", cfg.Lag)
 	case !(cfg.Step >= 0 && cfg.Step <= 1):
 		return nil, invalid("step", "%v is not between 0 and 1", cfg.Step)
+	case cfg.Counted && cfg.Lag == 0:
+		return nil, invalid("lag", "is missing: a counted budget is room beside what runs")
+	case cfg.Counted && cfg.Step > 0:
+		return nil, invalid("step", "is set, but a counted budget is one step")
 	case cfg.Step > 0 && cfg.Lag == 0:
 		return nil, invalid("step", "is set without a lag: there are no steps then")
 	case cfg.Fallback != nil && !(*cfg.Fallback >= 0 && *cfg.Fallback <= 1):
@@ -117,6 +126,9 @@ func (m *Meter) ask(ctx context.Context) {
 	if err == nil && (math.IsNaN(s.Value) || math.IsInf(s.Value, 0)) {
 		err = fmt.Errorf("the value is %v", s.Value)
 	}
+	if err == nil && m.cfg.Counted && !(s.Capacity > 0) {
+		err = fmt.Errorf("the capacity is %v", s.Capacity)
+	}
 	old, now := m.last.Load(), answer{sample: s, ok: true}
 	if s.At.IsZero() || s.At.After(time.Now()) {
 		now.sample.At = begin
@@ -145,7 +157,7 @@ func (m *Meter) budget(a *answer) float64 {
 }
 
 // Read implements [Gate].
-func (m *Meter) Read(now time.Time, _ Scope) Reading {
+func (m *Meter) Read(now time.Time, s Scope) Reading {
 	a := m.last.Load()
 	r := Reading{Value: None, Threshold: m.cfg.Threshold, Lag: m.cfg.Lag, Step: m.cfg.Step}
 	if a != nil {
@@ -158,6 +170,11 @@ func (m *Meter) Read(now time.Time, _ Scope) Reading {
 		}
 		if a.ok && now.Sub(r.At) < m.cfg.Stale {
 			r.Budget = m.budget(a)
+			if m.cfg.Counted {
+				n := math.Floor(r.Budget*a.sample.Capacity + 1e-9)
+				r.Budget, r.Step = min(1, n/float64(max(1, s.Permits))), 1
+				r.Detail = strings.TrimPrefix(fmt.Sprintf("%s; room for %v", r.Detail, n), "; ")
+			}
 			return r
 		}
 		if a.ok {

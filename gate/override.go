@@ -9,6 +9,8 @@ import (
 // Override stands before a gate and lets people say otherwise for a while. Every gate of a worker is behind one.
 type Override struct {
 	inner Gate
+	pacer bool
+	paced atomic.Bool
 	set   atomic.Pointer[override]
 	Changes
 }
@@ -25,7 +27,7 @@ func NewOverride(g Gate) *Override {
 	if g == nil {
 		g = Constant(1)
 	}
-	return &Override{inner: g}
+	return &Override{inner: g, pacer: IsPacer(g)}
 }
 
 // Set makes the budget that number until a time, which must come: an override that nobody remembers must not stand for ever.
@@ -60,7 +62,11 @@ func (o *Override) at(now time.Time) *override {
 func (o *Override) Read(now time.Time, s Scope) Reading {
 	v := o.at(now)
 	if v == nil {
-		return o.inner.Read(now, s)
+		r := o.inner.Read(now, s)
+		if o.pacer && !o.paced.Load() && r.Budget > 0 {
+			r = Reading{Value: r.Value, Threshold: r.Threshold, At: r.At, Reason: NoReading, Detail: "its rate is not in the store yet"}
+		}
+		return r
 	}
 	r := Reading{Budget: v.budget, Value: v.budget, Threshold: None, Up: true, At: now, Since: v.since, Reason: Manual, Detail: v.why}
 	if v.budget == 0 {
@@ -82,6 +88,21 @@ func (o *Override) Feedback(f Feedback) {
 	if l, ok := o.inner.(Listener); ok {
 		l.Feedback(f)
 	}
+}
+
+// Paced says that the rate of the gate is kept by the store: a [Pacer] is closed before it is.
+func (o *Override) Paced() {
+	if o.pacer && !o.paced.Swap(true) {
+		o.Changed()
+	}
+}
+
+// Pace implements [Pacer].
+func (o *Override) Pace(now time.Time) (Pace, bool) {
+	if p, ok := o.inner.(Pacer); ok && o.at(now) == nil {
+		return p.Pace(now)
+	}
+	return Pace{}, false
 }
 
 // Run implements [Runner].

@@ -77,6 +77,7 @@ func (d *driver) step() {
 	}
 	d.live = append(d.live, act.Start...)
 	d.events = append(d.events, act.Events...)
+	d.checkCells()
 	d.wake, d.done = act.Wake, act.Done
 }
 
@@ -181,6 +182,26 @@ func (d *driver) saw(k EventKind) int {
 		}
 	}
 	return n
+}
+
+// checkCells compares what gates count with the live invocations.
+func (d *driver) checkCells() {
+	d.Helper()
+	live := map[*GateCell]int{}
+	for _, inv := range d.c.live {
+		if !inv.gone {
+			for _, x := range inv.cells {
+				live[x]++
+			}
+		}
+	}
+	for _, b := range d.c.gates.binds {
+		for k, x := range b.cells {
+			if x.held != live[x] {
+				d.Fatalf("gate %s counts %d in %+v, and %d run", b.Name, x.held, k, live[x])
+			}
+		}
+	}
 }
 
 // baseline checks that nothing is held any more.

@@ -1,0 +1,2 @@
+// Package redisgate makes gates of what somebody writes into Redis: a budget under a key, or the lease of a rate.
+package redisgate

@@ -1,0 +1,153 @@
+package dispatch
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/twolane/twolane/gate"
+)
+
+// backend is a plant: what runs loads it, and what it says about that is old.
+type backend struct {
+	lag  time.Duration
+	past []int // running, by ticks of a tenth of a second
+}
+
+const paceTick = 100 * time.Millisecond
+
+func (b *backend) shows() int {
+	if i := len(b.past) - 1 - int(b.lag/paceTick); i >= 0 {
+		return b.past[i]
+	}
+	return 0
+}
+
+// admit runs a gate over a backend for a while: work that takes runs ticks is there in any amount. It returns how many ran at most, and after how
+// long nine tenths of what the threshold allows ran.
+func admit(b *backend, permits int, capacity, threshold, step float64, lag, runs, ticks int) (most, last int, full time.Duration) {
+	var p pace
+	var ends []int // by invocation
+	for t := range ticks {
+		now := time.Duration(t) * paceTick
+		held := 0
+		for _, e := range ends {
+			if e > t {
+				held++
+			}
+		}
+		kept := ends[:0]
+		for _, e := range ends {
+			if e > t {
+				kept = append(kept, e)
+			}
+		}
+		ends = kept
+		r := gate.Reading{Budget: threshold - float64(b.shows())/capacity, Lag: time.Duration(lag) * paceTick, Step: step, Up: true}.Normal()
+		for n := p.allowed(now, 0, &r, permits, held) - held; n > 0; n-- {
+			ends = append(ends, t+runs)
+			held++
+			p.entered(held)
+		}
+		b.past = append(b.past, held)
+		if most = max(most, held); full == 0 && float64(held) >= 0.9*threshold*capacity {
+			full = now
+		}
+		last = held
+	}
+	return most, last, full
+}
+
+// A gate that opens over a hundred that wait, on a signal that is five seconds old, lets one step too many in at most; and what it allows is used.
+func TestF105_GateOpensInSteps(t *testing.T) {
+	const permits, capacity, threshold = 100, 100.0, 0.8
+	for _, step := range []float64{0.05, 0.1, 0.25, 0.5} {
+		for _, runs := range []int{10_000, 300, 20, 2} { // tenths of a second that one takes
+			b := &backend{lag: 5 * time.Second}
+			most, _, full := admit(b, permits, capacity, threshold, step, 50, runs, 6000)
+			over := most - int(threshold*capacity)
+			if limit := gate.Share(step, permits); over > limit {
+				t.Errorf("step %v, runs of %d: %d ran at once, %d over the threshold, more than one step of %d", step, runs, most, over, limit)
+			}
+			if full == 0 || full > time.Duration(3/step)*5*time.Second {
+				t.Errorf("step %v, runs of %d: nine tenths were in use after %v", step, runs, full)
+			}
+		}
+	}
+	// Without steps the same signal lets everybody go: the plant has the lag that it should have.
+	b := &backend{lag: 5 * time.Second}
+	held := 0
+	for range 100 {
+		if float64(b.shows()) < threshold*capacity {
+			held = permits
+		}
+		b.past = append(b.past, held)
+	}
+	if held != permits {
+		t.Errorf("an on/off gate let in %d", held)
+	}
+}
+
+// Whatever a signal does, what runs grows by one step within a lag at most, a closed gate admits nothing, and an open one at least one.
+func TestPaceOfAnySignal(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 2000 {
+		permits := 1 + rng.IntN(64)
+		lag := time.Duration(1+rng.IntN(20)) * time.Second
+		step := 0.05 + rng.Float64()/2
+		var p pace
+		held, now := 0, time.Duration(0)
+		type count struct {
+			at time.Duration
+			n  int
+		}
+		var ran []count
+		for i := range 300 {
+			now += time.Duration(rng.Int64N(int64(2 * time.Second)))
+			held -= rng.IntN(held + 1)
+			r := gate.Reading{Budget: rng.Float64()*1.5 - 0.5, Lag: lag, Step: step}.Normal()
+			age := time.Duration(rng.Int64N(int64(3 * time.Second)))
+			allowed := p.allowed(now, age, &r, permits, held)
+			switch {
+			case r.Budget == 0 && allowed != 0:
+				t.Fatalf("round %d: a closed gate allows %d", round, allowed)
+			case r.Budget > 0 && allowed < 1, allowed > permits:
+				t.Fatalf("round %d: allowed %d of %d", round, allowed, permits)
+			}
+			if allowed > held {
+				held = allowed
+				p.entered(held)
+			}
+			// What runs is a step above what ran in the time that the last two readings are about.
+			before := 0
+			for _, c := range ran {
+				if now-c.at <= 2*lag+6*time.Second {
+					before = max(before, c.n)
+				}
+			}
+			ran = append(ran, count{now, held})
+			if i > 0 && held > max(before, 1)+gate.Share(step, permits) {
+				t.Fatalf("round %d: %d run, before that at most %d, a step is %d", round, held, before, gate.Share(step, permits))
+			}
+		}
+	}
+}
+
+func TestPaceOfShares(t *testing.T) {
+	for _, c := range []struct {
+		budget  float64
+		permits int
+		want    int
+	}{{0, 10, 0}, {0.3, 10, 3}, {0.31, 10, 4}, {1e-12, 10, 1}, {1, 10, 10}, {7, 10, 10}, {-1, 10, 0}, {gate.None, 10, 0}, {0.5, 1, 1}} {
+		var p pace
+		r := gate.Reading{Budget: c.budget}.Normal()
+		if got := p.allowed(0, 0, &r, c.permits, 0); got != c.want {
+			t.Errorf("%v of %d: %d, want %d", c.budget, c.permits, got, c.want)
+		}
+	}
+	var p pace
+	r := gate.Reading{Budget: 0.9, Cap: 0.3, Lag: time.Second, Step: 1}.Normal()
+	if got := p.allowed(0, 0, &r, 10, 0); got != 3 {
+		t.Errorf("a cap of 0.3 allows %d of 10", got)
+	}
+}
