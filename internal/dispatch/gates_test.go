@@ -208,6 +208,7 @@ func TestGateVerdictsInABatch(t *testing.T) {
 	if len(d.live) != 1 || len(d.live[0].Items) != 2 || d.live[0].Items[0].Cmd.ID != "run1" {
 		t.Fatalf("live: %+v", d.live)
 	}
+	d.sleep(2 * time.Millisecond)
 	got := map[string]store.Settlement{}
 	for _, s := range d.settled(store.SettleDone, nil) {
 		got[s.ID] = s
@@ -246,6 +247,7 @@ func TestGateOfAClass(t *testing.T) {
 	if want := []string{"o1", "r1", "o2", "r2"}; !slices.Equal(ran, want) {
 		t.Errorf("ran %v, want %v", ran, want)
 	}
+	d.sleep(2 * time.Millisecond)
 	if s := d.settled(store.SettleDone, nil); len(s) != 1 || s[0].ID != "o3" || s[0].Kind != store.OutcomeGiveBack || !s[0].Unstarted || s[0].Delay < time.Second {
 		t.Errorf("given back: %+v", s)
 	}
