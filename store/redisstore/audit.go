@@ -157,6 +157,7 @@ func (a *audit) key(k string) {
 // idIndexes are the indexes whose members are ids.
 var idIndexes = map[string]bool{
 	"l|": true, "sr": true, "sn": true, "x": true, "L": true, "T": true, "xl": true, "cx": true, "od": true, "f|": true, "z": true, "lost": true,
+	"m|": true,
 }
 
 // readIndexes reads every index but the records.
@@ -225,7 +226,7 @@ func (a *audit) readIndexes(ctx context.Context) error {
 func (a *audit) sums(ctx context.Context) (string, error) {
 	args := []string{"sums"}
 	for _, k := range slices.Sorted(maps.Keys(a.keys)) {
-		if strings.HasPrefix(k, "n|") {
+		if strings.HasPrefix(k, "n|") || strings.HasPrefix(k, "lm|") || strings.HasPrefix(k, "lf|") || k == "fn" {
 			args = append(args, k)
 		}
 	}

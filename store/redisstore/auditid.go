@@ -17,11 +17,12 @@ type row struct {
 	cancel, overdue                 bool
 	line, lineScore, fin, holder    string
 	params, state, errtext, results bool
+	uncounted                       string
 }
 
 func readRow(m rueidis.RedisMessage) (row, error) {
 	p, err := m.ToArray()
-	if err != nil || len(p) != 19 {
+	if err != nil || len(p) != 20 {
 		return row{}, badReply("audit", err)
 	}
 	str := func(i int) string { s, _ := p[i].ToString(); return s }
@@ -30,6 +31,7 @@ func readRow(m rueidis.RedisMessage) (row, error) {
 		rec: str(0), lease: str(1), until: str(2), sr: str(3), sn: str(4), x: str(5), xl: str(6), z: str(7), lost: str(8),
 		cancel: yes(9), overdue: yes(10), line: str(11), lineScore: str(12), fin: str(13), holder: str(14),
 		params: yes(15), state: yes(16), errtext: yes(17), results: yes(18),
+		uncounted: str(19),
 	}, nil
 }
 
@@ -112,7 +114,9 @@ func (a *audit) checkID(now moment, id string, r *row, defs map[string]*lineDef,
 			a.say("%s: its lease %q cannot be read", id, r.lease)
 			return
 		}
-		l.put(c, store.Millis(atoi(r.until)))
+		if !l.put(c, store.Millis(atoi(r.until))) {
+			a.say("%s: what its lease %q says of memberships cannot be read", id, r.lease)
+		}
 		a.leased++
 		if other, ok := a.tokens[l.name.Token]; ok && other != id {
 			a.say("%s: has the lease token %d of %s", id, l.name.Token, other)
@@ -126,6 +130,9 @@ func (a *audit) checkID(now moment, id string, r *row, defs map[string]*lineDef,
 	a.counts.maxSeq = max(a.counts.maxSeq, c.Seq)
 	a.checkPlace(now, id, c, r, cfg)
 	a.checkBlobs(id, r)
+	if r.uncounted != "" {
+		a.say("%s: is a member of %s, which do not count it", id, r.uncounted)
+	}
 	a.counts.add(c, r)
 }
 
@@ -218,6 +225,12 @@ func (a *audit) checkStrays(ctx context.Context) error {
 					strays = append(strays, pair{key, id})
 				}
 			}
+		case kind == "m" && rest != "":
+			for id := range m {
+				if !a.counts.holds[holding{id, rest}] {
+					strays = append(strays, pair{key, id})
+				}
+			}
 		case key == "u":
 			for k, id := range m {
 				if a.counts.uniqueOf[id] != k {
@@ -241,7 +254,7 @@ func (a *audit) checkStrays(ctx context.Context) error {
 			return badReply("audit", nil)
 		}
 		for i, p := range part {
-			if v, _ := got[i].ToString(); v != "nil" {
+			if v, _ := got[i].ToString(); v != "nil" && v != "0" {
 				a.say("%s: is in %s without belonging there", p.id, p.key)
 			}
 		}

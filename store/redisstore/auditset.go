@@ -20,6 +20,9 @@ type counts struct {
 	uniqueOf map[string]string // id -> unique key that it holds
 	tombs    map[string]string // id -> list of tombstones that it must be in
 	waiting  map[string]string // id -> topic, of ended commands whose end is not delivered
+	holds    map[holding]bool
+	members  map[string]int64  // limit|value -> costs summed
+	filed    map[string]string // line -> key under which it is filed
 	maxSeq   uint64
 	maxToken uint64
 }
@@ -28,6 +31,7 @@ func newCounts() counts {
 	return counts{
 		numbers: map[string]map[string]int64{}, lines: map[string]int64{}, groups: map[string]int64{}, lineOf: map[string]string{},
 		finOf: map[string]string{}, uniqueOf: map[string]string{}, waiting: map[string]string{}, tombs: map[string]string{},
+		holds: map[holding]bool{}, members: map[string]int64{}, filed: map[string]string{},
 	}
 }
 
@@ -57,6 +61,10 @@ func (n *counts) add(c *store.Command, r *row) {
 	if c.Group != "" {
 		n.groups[c.Group]++
 	}
+	for _, h := range c.Holds {
+		n.holds[holding{c.ID, limitKey(h.LimitKey)}] = true
+		n.members[limitKey(h.LimitKey)] += int64(c.Cost)
+	}
 	if c.UniqueKey != "" {
 		n.uniqueOf[c.ID] = c.UniqueKey
 	}
@@ -78,6 +86,10 @@ func (n *counts) add(c *store.Command, r *row) {
 
 // checkLines checks that every line that is not empty is open at its head's score, and nothing else is.
 func (a *audit) checkLines(ctx context.Context) error {
+	cfg, err := a.s.config(ctx)
+	if err != nil {
+		return err
+	}
 	lines := map[string]bool{}
 	openIn := map[string]string{} // line -> where it was seen open
 	polls := map[string]bool{}    // open keys of polls
@@ -93,6 +105,11 @@ func (a *audit) checkLines(ctx context.Context) error {
 				polls[key] = true
 			}
 		}
+		if kind, _, _ := strings.Cut(key, "|"); kind == "b" || kind == "fl" || kind == "fd" || kind == "fr" || kind == "vl" || kind == "vd" {
+			for line := range m {
+				lines[line] = true
+			}
+		}
 	}
 	all := slices.Sorted(maps.Keys(lines))
 	for len(all) > 0 {
@@ -104,10 +121,12 @@ func (a *audit) checkLines(ctx context.Context) error {
 		}
 		for i, line := range part {
 			r, err := rows[i].AsStrSlice()
-			if err != nil || len(r) != 3 {
+			if err != nil || len(r) != 15 {
 				return badReply("audit", err)
 			}
 			open, at, head := r[0], r[1], r[2]
+			closed := a.checkFiled(line, r, &cfg)
+			a.checkFair(line, r)
 			if in := openIn[line]; in != "" && in != open {
 				if err := a.checkStrayLine(ctx, in, line); err != nil {
 					return err
@@ -116,6 +135,10 @@ func (a *audit) checkLines(ctx context.Context) error {
 			switch {
 			case open == "" && head != "":
 				a.say("line %s: has commands but no definition", line)
+			case closed:
+				if at != "" {
+					a.say("line %s: is filed and closed, and open in %s", line, open)
+				}
 			case head != "" && at == "":
 				a.say("line %s: has commands but is not open in %s", line, open)
 			case head == "" && at != "":
@@ -208,6 +231,7 @@ func (a *audit) checkCounts() {
 		a.say("tok: %s leases were given, but one has token %d", a.meta["tok"], n.maxToken)
 	}
 	a.checkOutbox()
+	a.checkLimits()
 	for id, key := range n.tombs {
 		_, listed := a.members[key][id]
 		if _, known := a.members["yz"][strings.TrimPrefix(key, "y|")]; !listed || !known {

@@ -14,7 +14,7 @@ import (
 
 var laneArg = [2]string{"i", "k"}
 
-var whys = [...]store.WhyNot{store.WhyFull, store.WhyEmpty, store.WhyPaused, store.WhyRate, store.WhyThrottled, store.WhyMore}
+var whys = [...]store.WhyNot{store.WhyFull, store.WhyEmpty, store.WhyPaused, store.WhyRate, store.WhyThrottled, store.WhyMore, store.WhyLimit}
 
 // Claim implements [store.Store].
 func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimReply, error) {
@@ -39,11 +39,17 @@ func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimR
 	if rep.MaintainReply, lease, err = readMaintain(p[0]); err != nil {
 		return rep, err
 	}
-	if rep.Wants, err = readWants(&req, p[1]); err != nil {
+	var tails []string
+	if len(p) == 8 {
+		if tails, err = p[7].AsStrSlice(); err != nil || len(tails) < 2 {
+			return rep, badReply("claim", err)
+		}
+	}
+	if rep.Wants, err = readWants(&req, p[1], tails); err != nil {
 		return rep, err
 	}
 	c := claimed{store: s, req: &req, now: lease, until: lease.Add(rep.Visibility)}
-	if err := c.read(p); err != nil {
+	if err := c.read(p, tails); err != nil {
 		return rep, err
 	}
 	if err := c.fetch(ctx); err != nil {
@@ -74,12 +80,16 @@ func claimArgs(req *store.ClaimRequest) []string {
 	return args
 }
 
-func readWants(req *store.ClaimRequest, m rueidis.RedisMessage) ([]store.WantReport, error) {
+func readWants(req *store.ClaimRequest, m rueidis.RedisMessage, tails []string) ([]store.WantReport, error) {
 	n, err := m.AsIntSlice()
 	if err != nil || len(n) != 0 && len(n) != 3*len(req.Wants) {
 		return nil, badReply("claim", err)
 	}
 	reps := make([]store.WantReport, len(req.Wants))
+	var keys []string
+	if len(tails) > 0 {
+		keys = strings.Split(tails[0], " ")
+	}
 	for i := 0; i+2 < len(n); i += 3 {
 		if n[i+1] < 0 || int(n[i+1]) >= len(whys) {
 			return nil, badReply("claim", nil)
@@ -88,6 +98,9 @@ func readWants(req *store.ClaimRequest, m rueidis.RedisMessage) ([]store.WantRep
 		r.Granted, r.Why, r.Next = int(n[i]), whys[n[i+1]], time.Duration(n[i+2])*time.Millisecond
 		if r.Why == store.WhyRate {
 			r.Detail = req.Wants[i/3].Queue + "/" + req.Wants[i/3].Lane.String()
+		}
+		if r.Why == store.WhyLimit && i/3 < len(keys) {
+			r.Detail = parseLimitKey(keys[i/3]).String()
 		}
 	}
 	return reps, nil
@@ -109,7 +122,7 @@ type blobWanted struct {
 	c    *store.Command
 }
 
-func (c *claimed) read(p []rueidis.RedisMessage) error {
+func (c *claimed) read(p []rueidis.RedisMessage, tails []string) error {
 	first, err := p[2].AsInt64()
 	if err != nil {
 		return badReply("claim", err)
@@ -139,6 +152,13 @@ func (c *claimed) read(p []rueidis.RedisMessage) error {
 			return badReply("claim", err)
 		}
 	}
+	which := ""
+	if len(tails) > 0 {
+		if which = tails[1]; which != "" && len(which) != 2*len(ids) {
+			return badReply("claim", nil)
+		}
+		tails = tails[2:]
+	}
 	defs := make([]*lineDef, len(texts))
 	for i := range texts {
 		if text, err := texts[i].ToString(); err == nil { // nil: the line is not known, its records cannot be read
@@ -158,6 +178,13 @@ func (c *claimed) read(p []rueidis.RedisMessage) error {
 			for range min(n, batch) {
 				lease := heldLease{name: store.LeaseName{Token: uint64(first) + uint64(at) + 1, Nonce: c.req.Nonce}, owner: c.req.Worker, at: c.now}
 				until := c.until
+				if which != "" {
+					if n := int(binary.LittleEndian.Uint16([]byte(which[2*at:]))); n > len(tails) {
+						return badReply("claim", nil)
+					} else if n > 0 {
+						lease.tail = tails[n-1]
+					}
+				}
 				if values != nil {
 					v, _ := values[at].ToString()
 					lease, _ = parseLease(v) // the script has compared its name
@@ -186,7 +213,10 @@ func (c *claimed) command(id, rec *rueidis.RedisMessage, d *lineDef, lease heldL
 		c.unreadable = append(c.unreadable, name, lease.name.String())
 		return nil
 	}
-	lease.put(cmd, until)
+	if !lease.put(cmd, until) {
+		c.unreadable = append(c.unreadable, name, lease.name.String())
+		return nil
+	}
 	c.wanted(cmd, text)
 	return cmd
 }
@@ -262,16 +292,18 @@ func (c *claimed) fetch(ctx context.Context) error {
 	return nil
 }
 
-// heldLease is what the hash of leases holds for one id: "token.nonce owner leased-at".
+// heldLease is what the hash of leases holds for one id: "token.nonce owner leased-at", and behind it what there is to say of memberships.
 type heldLease struct {
 	name  store.LeaseName
 	owner string
 	at    store.Millis
+	tail  string
 }
 
 func parseLease(v string) (heldLease, bool) {
 	name, rest, ok := strings.Cut(v, " ")
 	owner, at, ok2 := strings.Cut(rest, " ")
+	at, tail, _ := strings.Cut(at, " ")
 	n, err := store.ParseLeaseName(name)
 	var t int64
 	for _, b := range []byte(at) {
@@ -280,11 +312,14 @@ func parseLease(v string) (heldLease, bool) {
 		}
 		t = t*10 + int64(b-'0')
 	}
-	return heldLease{name: n, owner: owner, at: store.Millis(t)}, ok && ok2 && err == nil && n.Token != 0 && owner != ""
+	return heldLease{name: n, owner: owner, at: store.Millis(t), tail: tail}, ok && ok2 && err == nil && n.Token != 0 && owner != ""
 }
 
-// put marks a decoded record as leased.
-func (l heldLease) put(c *store.Command, until store.Millis) {
+// put marks a decoded record as leased. It reports false if what the lease says of memberships cannot be read.
+func (l heldLease) put(c *store.Command, until store.Millis) bool {
 	c.Place, c.Lease, c.Owner, c.LeasedAt, c.LeaseUntil = store.Leased, l.name, l.owner, l.at, until
 	c.Starts++
+	var ok bool
+	c.Holds, c.Overflow, ok = parseHolds(l.tail)
+	return ok
 }

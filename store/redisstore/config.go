@@ -57,9 +57,6 @@ func (s *Store) Configure(ctx context.Context, expect uint64, cfg store.Config) 
 	if err := cfg.Validate(); err != nil {
 		return store.Config{}, err
 	}
-	if err := cfg.RefuseLimits(); err != nil {
-		return store.Config{}, err
-	}
 	done, err := s.begin(ctx)
 	if err != nil {
 		return store.Config{}, err
@@ -70,9 +67,22 @@ func (s *Store) Configure(ctx context.Context, expect uint64, cfg store.Config) 
 	if err != nil {
 		return store.Config{}, fmt.Errorf("configuration: %w", err)
 	}
-	args := []string{strconv.FormatUint(expect, 10), itoa(int64(cfg.V())), string(text)}
-	for name := range cfg.Queues {
+	limits, err := json.Marshal(packLimits(cfg.Limits))
+	if err != nil {
+		return store.Config{}, fmt.Errorf("limits: %w", err)
+	}
+	args := []string{strconv.FormatUint(expect, 10), itoa(int64(cfg.V())), string(text), string(limits)}
+	for name, q := range cfg.Queues {
 		args = append(args, name, packQueue(cfg.Queue(name)))
+		for group, w := range q.Weights {
+			args = append(args, "~"+name+"|"+group, strconv.FormatFloat(w, 'g', -1, 64))
+		}
+	}
+	for i := range cfg.Limits {
+		l := &cfg.Limits[i]
+		for v, m := range l.Values {
+			args = append(args, "="+limitKey(store.LimitKey{Limit: l.Name, Value: v}), itoa(int64(m)))
+		}
 	}
 	m, err := s.eval(ctx, &s.main, scriptConfigure, args)
 	if err != nil {
@@ -101,5 +111,9 @@ func packQueue(q store.QueueConfig) string {
 	} {
 		b = appendFloat(b, f)
 	}
-	return string(b)
+	fair := byte(0)
+	if q.Fair {
+		fair = 1
+	}
+	return string(append(b, fair))
 }

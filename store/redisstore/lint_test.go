@@ -42,7 +42,7 @@ func TestF082_scripts_keep_to_their_slot(t *testing.T) {
 			switch {
 			case foreign[name] != nil && foreign[name].MatchString(key):
 			case cmd == "TIME" || cmd == "SCAN":
-			case cmd == "MGET" || cmd == "MSET" || cmd == "DEL" || cmd == "EXISTS":
+			case cmd == "MGET" || cmd == "MSET" || cmd == "DEL" || cmd == "UNLINK" || cmd == "EXISTS":
 				if strings.HasPrefix(key, "unpack(") || strings.HasPrefix(key, "P ..") || built.MatchString(key) {
 					continue
 				}

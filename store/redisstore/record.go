@@ -16,6 +16,7 @@ import (
 //	 3 seq 6            9 created 6   15 flags 4    19 priority 1   20 line 16   36 fingerprint 8   44 blocks
 //
 //	run       eligible 6, due 6 (terminal: ended, purge), starts 4, polls 4, failures 4, losses 2, decodes 1
+//	holds     memberships that stay while no lease stands: length 2; see script/lim/limits.lua
 //	settled   the lease name: length 1
 //	times     not_before 6, start_by 6, deadline 6
 //	opts      max failures 4, retention in ms (float64), retention in ns 8
@@ -25,7 +26,8 @@ import (
 //	events    number 1, length 2; each: at 6, kind 1, worker: length 1, text: length 1
 //	params    the rest; or, in a key of their own, their length 4; of a tombstone the definition of its line
 //
-// A command that is leased has the record that it had in line, with starts not yet counted; the lease stands in the hash of leases.
+// A command that is leased has the record that it had in line, with starts not yet counted; the lease stands in the hash of leases, and says of
+// which limits the command is a member.
 const (
 	recordVersion = 1
 	headLen       = 44
@@ -51,6 +53,8 @@ const (
 	flagXResult  = 1 << 17
 	flagNoParams = 1 << 20 // nil, not empty
 	flagOverdue  = 1 << 21
+	flagUnknown  = 1 << 22
+	flagHolds    = 1 << 23
 
 	inlineParams = 1024
 )
@@ -254,6 +258,12 @@ func decodeRecord(id, rec string, d *lineDef, x *ext, noBlobs bool) (*store.Comm
 	} else if c.Place == store.InLine {
 		c.Eligible = c.Created
 	}
+	if flags&flagHolds != 0 {
+		var ok bool
+		if c.Holds, _, ok = parseHolds(r.str(int(r.uint(2)))); !ok {
+			return nil, errRecord
+		}
+	}
 	if flags&flagSettled != 0 {
 		name, err := store.ParseLeaseName(r.str(int(r.uint(1))))
 		if err != nil {
@@ -282,7 +292,7 @@ func decodeRecord(id, rec string, d *lineDef, x *ext, noBlobs bool) (*store.Comm
 		c.UniqueKey = r.str(int(r.uint(1)))
 		c.Notify = r.str(int(r.uint(1)))
 	}
-	c.HasHook, c.Overdue, c.Tombstone = flags&flagHook != 0, flags&flagOverdue != 0, flags&flagTomb != 0
+	c.HasHook, c.Overdue, c.Tombstone, c.Unknown = flags&flagHook != 0, flags&flagOverdue != 0, flags&flagTomb != 0, flags&flagUnknown != 0
 	decodeBlobs(&r, c, flags, x, noBlobs)
 	if c.Tombstone {
 		text := r.str(len(rec) - r.at)

@@ -74,10 +74,21 @@ func ruleCommands(now rule.Now) []*store.Command {
 			}
 			c.CancelEnds = pick(r, "", "", store.ReasonDeadline)
 		}
+		inv := store.Hold{LimitKey: store.LimitKey{Limit: "a", Value: "x"}}
+		cmd := store.Hold{LimitKey: store.LimitKey{Limit: "b"}, Scope: store.ScopeCommand}
+		switch {
+		case c.Place == store.Leased:
+			c.Unknown, c.Overflow = c.Starts > 1 && pick(r, false, true), pick(r, false, false, true)
+			c.Holds = pick(r, nil, nil, []store.Hold{inv}, []store.Hold{inv, cmd}, []store.Hold{cmd})
+		case c.Status == store.Processing || c.Place == store.InLine:
+			if c.Unknown = pick(r, false, true); c.Unknown || c.Status == store.Processing {
+				c.Holds = pick(r, nil, []store.Hold{cmd})
+			}
+		}
 		if i%5 == 4 { // an ended one
 			end := pick(r, store.Succeeded, store.Failed, store.Cancelled)
 			c.Was, c.Status, c.Place, c.Lease, c.Owner, c.LeasedAt, c.LeaseUntil, c.Overdue = c.Status, end, store.Nowhere, store.LeaseName{}, "", 0, 0, false
-			c.Eligible, c.Due, c.Progress, c.Ended = 0, 0, nil, now.Wall-1000
+			c.Eligible, c.Due, c.Progress, c.Ended, c.Unknown, c.Holds, c.Overflow = 0, 0, nil, now.Wall-1000, false, nil, false
 			if end == store.Failed {
 				c.Reason = pick(r, store.Reasons...)
 			}

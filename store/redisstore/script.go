@@ -13,11 +13,15 @@ import (
 	"github.com/twolane/twolane/store"
 )
 
-//go:embed script/*.lua script/lib/*.lua
+//go:embed script/*.lua script/lib/*.lua script/lim/*.lua
 var scriptFiles embed.FS
 
-// libParts are the files of script/lib in the order in which they use each other.
-var libParts = []string{"write", "record", "rule", "place", "exports"}
+// folders are the parts of scripts that few calls need, each made when it is first asked for: their files in the order in which they use
+// each other.
+var folders = map[string][]string{
+	"lib": {"lib/write", "lib/record", "lib/rule", "lib/place", "lib/exports"},
+	"lim": {"rate", "lim/limits", "lim/fair", "lim/filed", "lim/retest", "lim/claim", "lim/exports"},
+}
 
 // script is one Lua script with what it includes.
 type script struct {
@@ -48,12 +52,15 @@ var (
 	scriptAwait     = mustScript("await")
 	scriptSetClock  = mustScript("setclock")
 	scriptAudit     = mustScript("audit")
+	scriptLimit     = mustScript("limit")
+	scriptLimits    = mustScript("limits")
 )
 
 // scripts lists them all, for the lint.
 var scripts = []*script{
 	scriptSubmit, scriptClaim, scriptBlobs, scriptSetAside, scriptRenew, scriptSettle, scriptCancel, scriptAct, scriptMaintain, scriptGet,
 	scriptList, scriptStats, scriptOverview, scriptOutbox, scriptPush, scriptConfig, scriptConfigure, scriptAwait, scriptSetClock, scriptAudit,
+	scriptLimit, scriptLimits,
 }
 
 // mustScript reads an embedded script; it panics only if the program was built without it.
@@ -93,21 +100,23 @@ func assembleText(name, src string) (string, error) {
 }
 
 func include(b *strings.Builder, part string) error {
-	if part != "lib" {
+	parts, ok := folders[part]
+	if !ok {
 		src, err := scriptFiles.ReadFile("script/" + part + ".lua")
 		b.Write(src)
 		return err
 	}
-	// What few calls need is made when it is first needed: a function that returns a table of functions.
-	b.WriteString("local LIB\nlib = function()\nif LIB then return LIB end\n")
-	for _, p := range libParts {
-		src, err := scriptFiles.ReadFile("script/lib/" + p + ".lua")
+	// A function that returns a table of functions; the table is a variable of base.lua.
+	table := map[string]string{"lib": "LIB", "lim": "LM"}[part]
+	fmt.Fprintf(b, "%s = function()\nif %s then return %[2]s end\n", part, table)
+	for _, p := range parts {
+		src, err := scriptFiles.ReadFile("script/" + p + ".lua")
 		if err != nil {
 			return err
 		}
 		b.Write(src)
 	}
-	b.WriteString("return LIB\nend\n")
+	fmt.Fprintf(b, "return %s\nend\n", table)
 	return nil
 }
 

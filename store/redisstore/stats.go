@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"encoding/binary"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,6 +36,9 @@ func (s *Store) Stats(ctx context.Context, req store.StatsRequest) (store.Stats,
 	}
 	if !req.Overview {
 		st.Workers = workers
+	}
+	if st.Limits, err = s.limitStats(ctx, &cfg, st.AsOf); err != nil {
+		return st, err
 	}
 	queues := req.Queues
 	if len(queues) == 0 {
@@ -148,7 +153,7 @@ func (s *Store) queueStats(ctx context.Context, queues []string, cfg *store.Conf
 	for i, name := range queues {
 		qs := store.QueueStats{Queue: name, Pause: cfg.Queue(name).Paused(now.Wall), Reasons: map[store.Reason]int{}}
 		t := &tally{now: now.Now, stats: &qs, types: map[typeLane]*store.TypeStats{}}
-		if err := t.counts(s, p[1+i]); err != nil {
+		if err := t.counts(s, p[1+i], cfg.Queue(name)); err != nil {
 			return err
 		}
 		t.samples(&samples)
@@ -181,9 +186,9 @@ func (t *tally) typeStats(typ string, lane store.Lane) *store.TypeStats {
 }
 
 // counts reads the kept numbers and what stands in line.
-func (t *tally) counts(s *Store, m rueidis.RedisMessage) error {
+func (t *tally) counts(s *Store, m rueidis.RedisMessage, cfg store.QueueConfig) error {
 	p, err := m.ToArray()
-	if err != nil || len(p) != 7 {
+	if err != nil || len(p) != 10 {
 		return badReply("stats", err)
 	}
 	fields, err := p[0].ToArray()
@@ -232,7 +237,53 @@ func (t *tally) counts(s *Store, m rueidis.RedisMessage) error {
 			t.stats.Failed += k
 		}
 	}
+	if err := t.rates(p[7:], cfg); err != nil {
+		return err
+	}
 	return t.heads(s, p[6])
+}
+
+// rates says how rates stand, and how many lines wait for limits: for each lane filed lines and token bucket; throttled rates by lane and type.
+func (t *tally) rates(p []rueidis.RedisMessage, cfg store.QueueConfig) error {
+	filed, err := p[0].AsIntSlice()
+	if err != nil || len(filed) != 2 {
+		return badReply("stats", err)
+	}
+	buckets, err := p[1].AsStrSlice()
+	if err != nil || len(buckets) != 2 {
+		return badReply("stats", err)
+	}
+	for l := range store.Lanes {
+		lane := &t.stats.Lanes[l]
+		lane.Filed, lane.Rate = min(int(filed[l]), maxFiled), cfg.Rates[l]
+		_, _, lane.Token = rule.Bucket(parseFloat(buckets[l])).Take(lane.Rate, t.now.Run, 1)
+	}
+	throttled, err := p[2].AsStrSlice()
+	if err != nil || len(throttled)%2 != 0 {
+		return badReply("stats", err)
+	}
+	for i := 0; i < len(throttled); i += 2 {
+		lane, typ, _ := strings.Cut(throttled[i], "|")
+		th, ok := parseThrottle(throttled[i+1])
+		if l := strings.Index("ik", lane); ok && l >= 0 && !th.Gone(t.now.Run) {
+			ts := t.typeStats(typ, store.Lane(l))
+			ts.Throttled = th.Now(t.now.Run)
+			_, _, ts.Token = th.Take(t.now.Run, 1)
+		}
+	}
+	return nil
+}
+
+// parseThrottle reads a throttled rate, see packthrottle in script/rate.lua.
+func parseThrottle(s string) (rule.Throttle, bool) {
+	if len(s) != 40 {
+		return rule.Throttle{}, false
+	}
+	var f [5]float64
+	for i := range f {
+		f[i] = math.Float64frombits(binary.LittleEndian.Uint64([]byte(s[8*i:])))
+	}
+	return rule.Throttle{Rate: f[0], Ceil: f[1], At: store.Millis(f[2]), Halved: store.Millis(f[3]), Bucket: rule.Bucket(f[4])}, f[0] > 0
 }
 
 // heads looks at the first commands of the intake lines for the one that has waited longest.

@@ -222,6 +222,12 @@ func readIntake(m rueidis.RedisMessage, subs []submission) ([]store.SubmitResult
 			}
 			r.Err = &store.UniqueHeldError{Key: subs[i].key, Holder: holders[0], Status: status}
 			holders = holders[1:]
+		case 'N':
+			if len(holders) < 2 {
+				return nil, badReply("submit", nil)
+			}
+			r.Err = &store.InvalidError{Field: "cost", Detail: fmt.Sprintf("%d can never fit limit %s of %s", subs[i].line.cost, parseLimitKey(holders[0]), holders[1])}
+			holders = holders[2:]
 		default:
 			return nil, badReply("submit", nil)
 		}

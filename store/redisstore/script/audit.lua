@@ -6,11 +6,14 @@
 --       scan, cursor: {cursor, keys of the namespace}
 --       members, key, type, cursor: {cursor, members or fields, scores or values}
 --       ids, ids: {{wall, run, lease, config version}, for each id: {record, lease, end of lease, scores in sr, sn, x, xl, z, lost, in cx, in od,
---       line, score in it, score in its finished list, holder of its unique key, whether there are blobs p, s, e, r}, definitions}
+--       line, score in it, score in its finished list, holder of its unique key, whether there are blobs p, s, e, r, keys of limits that do not
+--       count it though it is a member}, definitions}
 --       at, key, id pairs: the score or value of each id in each key, 'nil' if it is not there
---       lines, lines: for each: {open key, score there, head's score}
+--       lines, lines: for each: {open key, score there, head's score, score among the closed ones, filing, score under its key, re-test, since when
+--       room stands under its key, 1 if the key has room for it, run clock of the last step, score among the lines of its group, among the polls
+--       that are not due, start of its group, 1 if the queue is fair, 1 if that is being made anew}
 --       sums, keys of numbers: {meta, numbers of each}, flat
--- include: base lib
+-- include: base lib lim
 local err = begin(false, true)
 if err then return err end
 local what = ARGV[1]
@@ -54,6 +57,11 @@ elseif what == 'ids' then
       if c.uk ~= '' then row[15] = call('HGET', P .. 'u', c.uk) or '' end
     end
     for k, b in ipairs({'p', 's', 'e', 'r'}) do row[15 + k] = call('EXISTS', P .. b .. '|' .. id) end
+    local none = {}
+    for _, h in ipairs(c and c.ht ~= '' and lim().holds(c.ht) or {}) do
+      if call('SISMEMBER', P .. 'm|' .. h.k, id) == 0 then none[#none + 1] = h.k end
+    end
+    row[20] = table.concat(none, ' ')
     out[#out + 1] = row
   end
   return {{wall, run, lease, cv}, out, bases}
@@ -71,14 +79,32 @@ elseif what == 'lines' then
   for i = 2, #ARGV do
     local line = ARGV[i]
     local h = call('ZRANGE', P .. 'l|' .. line, 0, 0, 'WITHSCORES')
-    local q, ty = string.match(call('HGET', P .. 'ld', sub(line, 1, 16)) or '', '^([^ ]+) ([^ ]+) ')
-    local key, s = '', ''
+    local q, ty, g = string.match(call('HGET', P .. 'ld', sub(line, 1, 16)) or '', '^([^ ]+) ([^ ]+) ([^ ]*) ')
+    local key, s, shut = '', '', ''
     if q then
       key = openkey(q, sub(line, 17, 17), sub(line, 18, 18), ty)
       s = call('ZSCORE', key, line) or ''
       key = sub(key, #P + 1)
+      shut = call('ZSCORE', P .. 'b|' .. sub(key, 3), line) or ''
     end
-    out[#out + 1] = {key, s, h[2] or ''}
+    local row = {key, s, h[2] or '', shut, '', '', '', '', '', call('HGET', KEYS[1], 'run')}
+    local F = lim().get(line)
+    if F then
+      local K = LM.keyof(F.key)
+      row[5] = call('HGET', P .. 'fd', line)
+      row[6] = call('ZSCORE', P .. 'fl|' .. F.key, line) or ''
+      row[7] = call('ZSCORE', P .. 'fr', line) or ''
+      row[8] = call('HGET', P .. 'fs', F.key) or ''
+      row[9] = LM.room(K, F.cost) and '1' or ''
+    end
+    row[11], row[12], row[13], row[14], row[15] = '', '', '', '', ''
+    if q then
+      local name = sub(key, 3)
+      row[11], row[12] = call('ZSCORE', P .. 'vl|' .. name .. '|' .. g, line) or '', call('ZSCORE', P .. 'vd|' .. name, line) or ''
+      row[13] = call('ZSCORE', P .. 'vg|' .. name, g) or ''
+      row[14], row[15] = qcfg(q).fair and '1' or '', call('HEXISTS', P .. 'vb', name) == 1 and '1' or ''
+    end
+    out[#out + 1] = row
   end
   return out
 elseif what == 'sums' then

@@ -11,19 +11,21 @@ local wall, run, lease, vns -- the three clocks in ms; the visibility timeout in
 local cv -- version of the configuration
 local BOUND = 100 -- items of each kind that one step of maintenance takes
 local MR -- what maintenance says: wall, more, next, reaped, expired, promoted, purged, lost, claim lost, config version, visibility, lease clock
-local lib -- makes what is not needed by every call, see the folder lib
+local lib, LIB -- makes what is not needed by every call, see the folder lib; what it made
+local lim, LM  -- the same for what only limits and fair turns need, see the folder lim
+local limited -- whether the namespace has limits, or something is left of those that it had
 
 -- begin reads the clocks. With advance it moves them, as Claim, Renew and Maintain do; with reading it writes nothing at all. It returns an
 -- error reply if the schema is not ours. Without either, the run clock is seen at most a visibility timeout ahead: see rule.Clocks.Peek.
 local function begin(advance, reading)
-  local m = call('HMGET', KEYS[1], 'rd', 'last', 'run', 'lease', 'v', 'clk', 'cv')
+  local m = call('HMGET', KEYS[1], 'rd', 'last', 'run', 'lease', 'v', 'clk', 'cv', 'lim')
   if m[6] then
     wall = tonumber(m[6])
   else
     local t = call('TIME')
     wall = t[1] * 1000 + floor(t[2] / 1000)
   end
-  vns, cv = tonumber(m[5] or '20000000000'), tonumber(m[7] or '0')
+  vns, cv, limited = tonumber(m[5] or '20000000000'), tonumber(m[7] or '0'), m[8]
   if not (m[1] and m[2] and m[3] and m[4]) then -- a new namespace, or one that was flushed: it begins now
     run, lease = wall, wall
     if reading then return end
@@ -51,6 +53,7 @@ local function qcfg(q)
     c = {pause = 0, order = 0, til = 0, rate = {0, 0}, burst = {0, 0}, ready = 0, keepms = 86400000, keep = 100000, losses = 5, cancel = 600000}
     if s then
       c.pause, c.order, c.til, c.rate[1], c.burst[1], c.rate[2], c.burst[2], c.ready, c.keepms, c.keep, c.losses, c.cancel = sunpack('<BBdddddddddd', s)
+      c.fair = byte(s, 83) == 1
     end
     QC[q] = c
   end

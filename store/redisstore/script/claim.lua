@@ -5,29 +5,32 @@
 --       (-1: cancel visits alone), suspect (0, 1), number of types; for each type: type, batch, max
 -- reply {maintenance, {granted, why, next in ms} for each want flat, first token, grants, ids, records, definitions of lines,
 --       lease values, ends of leases}; the grants are runs: lane, class, items of each but the last (2 bytes), items of all (2 bytes),
---       line (2 bytes). The last two only when a claim is repeated.
---       why: 0 full, 1 empty, 2 paused, 3 rate, 4 throttled, 5 more
--- include: base rate lib sweep maintenance grants heads want
+--       line (2 bytes). The last two only when a claim is repeated; else, if there are limits, one list in their place: the key that stopped
+--       each want (- if none did) by blanks, which of the texts that follow each grant has (2 bytes, 0 none; empty if none has one), texts of memberships.
+--       why: 0 full, 1 empty, 2 paused, 3 rate, 4 throttled, 5 more, 6 limit
+-- include: base rate lib lim sweep maintenance grants heads fairly want
 local err = begin(true)
 if err then return err end
 local M = maintain()
 local last = call('GET', P .. 'k|' .. worker)
 if last and sub(last, 1, #nonce + 1) == nonce .. ' ' then return again(sub(last, #nonce + 2), nonce) end
 ready()
-local a, report = 7, {}
+local a, report, keys = 7, {}, {}
 for _ = 1, tonumber(ARGV[6]) do
   local types, n = {}, tonumber(ARGV[a + 5])
   for i = 1, n do
     local b = a + 3 + 3 * i
     types[i] = {ty = ARGV[b], batch = tonumber(ARGV[b + 1]), max = tonumber(ARGV[b + 2]), given = 0}
   end
-  local granted, why, next = want(ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]), ARGV[a + 4] == '1', types)
+  local granted, why, next, key = want(ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]), ARGV[a + 4] == '1', types)
   local r = #report
   report[r + 1], report[r + 2], report[r + 3] = granted, why, next
+  keys[#keys + 1] = key or '-'
   if why == 5 then M[2] = 1 end
   if next > 0 then sooner(next) end
   a = a + 6 + 3 * n
 end
 call('SET', P .. 'k|' .. worker, nonce .. ' ' .. cmsgpack.pack({T0 or 0, gids, runlane, runclass, runbatch, runitems, runline}), 'PX', '600000')
 local g = packruns()
+if limited then return {M, report, T0 or 0, g, gids, grecs, defs(), packtails(keys)} end
 return {M, report, T0 or 0, g, gids, grecs, defs()}

@@ -1,5 +1,6 @@
 -- grants.lua: what a claim hands out: runs of grants of one line that follow each other, and the same again for a repeated claim.
 local gids, grecs, glines, lineno = {}, {}, {}, {}
+local tails = {} -- what leases say of memberships, by the number of the grant
 local runlane, runclass, runbatch, runitems, runline = {}, {}, {}, {}, {} -- grants of one line that follow each other
 
 local function defs()
@@ -25,6 +26,21 @@ local function addrun(lane, cl, batch, k, base)
     n = n + 1
     runlane[n], runclass[n], runbatch[n], runitems[n], runline[n] = lane, cl, batch, k, base
   end
+end
+
+-- packtails says what limits have to say: the keys that stopped each want, which text of memberships each grant has (2 bytes), the texts.
+local function packtails(keys)
+  local texts, which, index, n = {'', ''}, {}, {}, 0
+  for i = 1, #gids do
+    local t = tails[i]
+    if t and not index[t] then
+      n = n + 1
+      index[t], texts[n + 2] = n, sub(t, 2)
+    end
+    which[i] = spack('<H', t and index[t] or 0)
+  end
+  texts[1], texts[2] = table.concat(keys, ' '), n > 0 and table.concat(which) or ''
+  return texts
 end
 
 local function packruns()

@@ -16,6 +16,7 @@ local function times(s, f0)
   if f0 % 2 == 1 then
     starts = sunpack('<I4', s, 57)
     p = 72
+    if byte(s, 18) >= 128 then p = p + 2 + sunpack('<I2', s, p) end
   end
   if band(f0, 2) ~= 0 then p = p + 1 + byte(s, p) end
   local _, sb, dl = sunpack('<I6I6I6', s, p)
@@ -52,10 +53,10 @@ local function put(L, ids, sc, cnt)
   looked = looked + k
 end
 
--- fill reads the next piece of a line; several is how many lines compete, false if it is alone.
+-- fill reads the next piece of a line; several is how many lines compete, false if it is alone for certain.
 local function fill(L, several)
   local need = (w.n - w.granted) * L.t.batch
-  local cnt = min(500, several and max(8, ceil(2 * need / several)) or need)
+  local cnt = min(500, several and several > 1 and max(8, ceil(2 * need / several)) or need)
   local ids, sc = piece(L, cnt, several)
   put(L, ids, sc, cnt)
   if #ids > 0 then L.rec = call('MGET', unpack(keysof(ids, 'c|'))) end
@@ -81,23 +82,39 @@ local function prefill(ls)
   return ls
 end
 
+-- newline is a line of the want. cl is its class, which need not be the last letter of its name.
+local function newline(line, key, t, s, cl)
+  return {line = line, open = key, t = t, s = s, off = 0, i = 1, n = 0, more = true, whole = true, taken = 0, cl = cl}
+end
+
+-- opened appends the open lines of a type and a letter that have something now.
+local function opened(ls, t, code, cl)
+  local k, key = #ls, openkey(w.q, w.lane, code, t.ty)
+  local r = call('ZRANGE', key, 0, w.n, 'WITHSCORES')
+  for j = 1, #r, 2 do
+    local s = tonumber(r[j + 1])
+    if w.lane == 'k' and s > run then
+      soon(s - run)
+      break
+    end
+    k = k + 1
+    ls[k] = newline(r[j], key, t, s, cl)
+  end
+  return k
+end
+
 -- open is the open lines of a class that have something now, the first last.
 local function open(cl)
   local ls, k = {}, 0
   for _, t in ipairs(w.types) do
-    local key = openkey(w.q, w.lane, cl, t.ty)
-    local r = call('ZRANGE', key, 0, w.n, 'WITHSCORES')
-    for j = 1, #r, 2 do
-      local s = tonumber(r[j + 1])
-      if w.lane == 'k' and s > run then
-        soon(s - run)
-        break
-      end
-      k = k + 1
-      ls[k] = {line = r[j], open = key, t = t, s = s, off = 0, i = 1, n = 0, more = true, whole = true, taken = 0, cl = cl}
-    end
+    k = opened(ls, t, cl, cl)
+    if cl == 2 and limited and w.lane == 'i' then k = opened(ls, t, 6, cl) end
   end
-  if #w.types > 1 then
+  if limited then
+    lim().prepare(ls)
+    for i = 1, k do w.byline[ls[i].line] = ls[i] end
+  end
+  if #w.types > 1 or cl == 2 and limited then
     table.sort(ls, function(a, b) return a.s > b.s or a.s == b.s and a.line > b.line end)
   else
     for i = 1, floor(k / 2) do ls[i], ls[k + 1 - i] = ls[k + 1 - i], ls[i] end
@@ -150,25 +167,40 @@ local function head(L, several)
   end
 end
 
+-- insert puts a line where it belongs: scores fall with the index.
+local function insert(ls, L)
+  local lo, hi = 1, #ls
+  while lo <= hi do
+    local mid = floor((lo + hi) / 2)
+    if ls[mid].s >= L.s then lo = mid + 1 else hi = mid - 1 end
+  end
+  table.insert(ls, lo, L)
+end
+
+-- remove takes a line out, wherever it stands.
+local function remove(ls, L)
+  for i = #ls, 1, -1 do
+    if ls[i] == L then
+      table.remove(ls, i)
+      return
+    end
+  end
+end
+
 -- front is the line with the first command of a class; lines without one leave ls.
 local function front(ls)
   while ls do
     local k = #ls
     local L = ls[k]
     if not L then return nil end
-    if not head(L, k > 1 and k) then
+    if not head(L, (k > 1 or w.scored) and k * w.width) then
       ls[k] = nil
     else
       if k == 1 then return L end
       local s = tonumber(L.sc[L.i] or L.s)
       if s <= ls[k - 1].s then return L end
       L.s, ls[k] = s, nil
-      local lo, hi = 1, k - 1 -- scores fall with the index
-      while lo <= hi do
-        local mid = floor((lo + hi) / 2)
-        if ls[mid].s >= s then lo = mid + 1 else hi = mid - 1 end
-      end
-      table.insert(ls, lo, L)
+      insert(ls, L)
     end
   end
 end
@@ -185,7 +217,15 @@ end
 -- closelines brings the lines that were taken from up to date: those that are empty now go together, those whose next command is known move
 -- together.
 local function closelines()
-  local empty, closed, moved, polled = {}, {}, {}, {}
+  local empty, closed, moved, polled, gone = {}, {}, {}, {}, {}
+  local function list(t, key)
+    local l = t[key]
+    if not l then
+      l = {}
+      t[key] = l
+    end
+    return l
+  end
   for i = 1, #w.lines do
     local L = w.lines[i]
     local key, next = P .. 'l|' .. L.line, nil
@@ -197,21 +237,38 @@ local function closelines()
       end
       next = L.whole and L.i <= L.n and L.sc[L.i] or call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
     end
-    local t = next and moved or closed
-    local l = t[L.open]
-    if not l then
-      l = {}
-      t[L.open] = l
+    local shut, was = false, false
+    if limited then
+      shut, was = LM.placed(L.line)
+      if shut and not next then shut = false end -- it waits for nothing any more
+      if not next then gone[#gone + 1] = L.line end
     end
-    if next then
-      l[#l + 1] = next
+    if next and not shut then
+      local l = list(moved, L.open)
+      l[#l + 1], l[#l + 2] = next, L.line
       if w.lane == 'k' and tonumber(next) > run then soon(tonumber(next) - run) end
+    else
+      local l = list(closed, L.open)
+      l[#l + 1] = L.line
     end
-    l[#l + 1] = L.line
+    if shut then
+      local l = list(moved, P .. 'b|' .. sub(L.open, #P + 3))
+      l[#l + 1], l[#l + 2] = next, L.line
+    elseif was then
+      local l = list(closed, P .. 'b|' .. sub(L.open, #P + 3))
+      l[#l + 1] = L.line
+    end
     if w.lane == 'k' then polled[L.open] = true end
+    if w.fair then
+      LM.fairset(sub(L.open, #P + 3), w.q, w.lane, L.g or LM.about(sub(L.line, 1, 16)).g, L.line, not shut and next or nil)
+    end
   end
   if #empty > 0 then call('DEL', unpack(empty)) end
   for open, l in pairs(moved) do call('ZADD', open, unpack(l)) end
   for open, l in pairs(closed) do call('ZREM', open, unpack(l)) end
   for key in pairs(polled) do nextpoll(key) end
+  for i = 1, #gone do
+    local F = LM.get(gone[i])
+    if F then LM.unfile(F) end
+  end
 end

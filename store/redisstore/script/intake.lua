@@ -3,15 +3,20 @@
 -- empty if there is one line), delays (8 bytes each, empty if none has one), whether an id comes twice (0, 1); for each item: id, record from its flags on, and its params
 -- if their size stands at the end of the record.
 -- It returns one string of two bytes for each item (code, status), a list of what else there is to say, and where ARGV goes on.
--- codes: C created, K known, X other contents, U unique key is held (holder and its status follow), F queue is full, A aborted
+-- codes: C created, K known, X other contents, U unique key is held (holder and its status follow), F queue is full, A aborted,
+-- N cost can never fit (the limit's key and max follow)
 local function submit(a, capped, atomic)
   local n, nl = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-  local lines, tight = {}, false -- tight: some queue has a cap
+  local lines, tight, big = {}, false, nil -- tight: some queue has a cap; big: some cost can never fit
   a = a + 2
   for i = 1, nl do
     local q = ARGV[a + 2]
     lines[i] = {base = ARGV[a], def = ARGV[a + 1], q = q, ty = ARGV[a + 3], g = ARGV[a + 4], n = 0, s = 0, za = {}, cfg = qcfg(q)}
     tight = tight or capped and lines[i].cfg.ready > 0
+    if limited and not string.find(lines[i].def, '^[^ ]+ [^ ]+ [^ ]* [^ ]* 1 ') then
+      lines[i].unfit = lim().unfit(lines[i].base, lines[i].def)
+      big = big or lines[i].unfit
+    end
     a = a + 5
   end
   local which, delays, twice = ARGV[a], ARGV[a + 1], ARGV[a + 2] == '1'
@@ -39,7 +44,7 @@ local function submit(a, capped, atomic)
   if #keys > 0 then held = call('HMGET', P .. 'u', unpack(keys)) end
   local code, say, refused, m = {}, {}, false, n
   local here, uniq, room = {}, {}, {}
-  if some or twice or #keys > 0 or tight then -- something may stand against an item; code stays nil for those that are new
+  if some or twice or #keys > 0 or tight or big then -- something may stand against an item; code stays nil for those that are new
     for i = 1, n do
       local id, r, rec = ids[i], rests[i], known[i]
       if here[id] then -- the same id twice in one call
@@ -78,6 +83,15 @@ local function submit(a, capped, atomic)
           local k = room[L.q] or tonumber(call('HGET', P .. 'n|' .. L.q, 'p') or '0')
           if k >= L.cfg.ready then code[i] = 'F0' end
           room[L.q] = code[i] and k or k + 1
+        end
+      end
+      if not code[i] and big then
+        local L = lines[which == '' and 1 or byte(which, 2 * i - 1) * 256 + byte(which, 2 * i)]
+        local K = L.unfit
+        if K then
+          code[i] = 'N0'
+          say[#say + 1], say[#say + 2] = K.k, fmt('%d', K.max)
+          if room[L.q] then room[L.q] = room[L.q] - 1 end
         end
       end
       if code[i] then
@@ -150,6 +164,11 @@ local function submit(a, capped, atomic)
   for u, id in pairs(uniq) do us[#us + 1], us[#us + 2] = u, id end
   if #us > 0 then call('HSET', P .. 'u', unpack(us)) end
   local cnt, grp, bases, open = {}, {}, {}, {}
+  if limited then
+    local names = {}
+    for i = 1, nl do names[i] = lines[i].base .. 'i0' end
+    lim().load(names)
+  end
   for i = 1, nl do
     local L = lines[i]
     local k = L.n + L.s
@@ -170,6 +189,11 @@ local function submit(a, capped, atomic)
     if L.n > 0 then
       local line, key = L.base .. 'i0', openkey(L.q, 'i', '0', L.ty)
       call('ZADD', P .. 'l|' .. line, unpack(L.za))
+      if limited and lim().closed(line) then
+        key = P .. 'b|' .. sub(key, #P + 3)
+      elseif L.cfg.fair then
+        lim().fairhead(sub(key, #P + 3), L.q, 'i', L.g, line)
+      end
       local o = open[key]
       if not o then
         o = {q = L.q}
@@ -196,6 +220,9 @@ local function submit(a, capped, atomic)
   end
   for key, o in pairs(open) do
     local added = call('ZADD', key, 'LT', unpack(o))
+    if byte(key, #P + 1) == 98 then -- b: they wait for limits
+      added = 0
+    end
     if added > 0 and call('ZCARD', key) == added then publish('w|i|' .. o.q) end
   end
   for q, c in pairs(cnt) do

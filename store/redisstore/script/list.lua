@@ -63,7 +63,7 @@ if sec == 'l' then
     for i = 1, #r[2], 2 do
       local lq, lt, lg = string.match(r[2][i + 1], '^([^ ]+) ([^ ]+) ([^ ]*) ')
       if lq == q and (ty == '' or ty == lt) and (g == '' or g == lg) then
-        for _, cl in ipairs {0, 1, 2, 3, 5} do lines[#lines + 1] = r[2][i] .. lane .. cl end
+        for cl = 0, 6 do lines[#lines + 1] = r[2][i] .. lane .. cl end
       end
     end
     looked = looked + #r[2] / 2

@@ -148,6 +148,11 @@ local function maintain()
     call('ZREMRANGEBYSCORE', P .. 'aw', '-inf', t)
     call('ZREMRANGEBYSCORE', P .. 'ag', '-inf', t)
   end
+  if limited then
+    local more, next = lim().maintain()
+    if more then MR[2] = 1 end
+    if next then sooner(next) end
+  end
   local h = head('L')
   if h then sooner(h - lease) end
   h = head('sr')

@@ -1,7 +1,7 @@
 -- quick.lua: the two settles that make up nearly all of the work, done on the packed record instead of a decoded one: the Done of a first run,
 -- and the Processing of a poll, also with times. What is not plain goes the slow way. Both ways write the same; a test compares them.
 local qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl = {}, {}, {}, {}, {}, {}, {}, {}, {}
-local QDEF, QOWNER, QOPTS, QRUN = {}, {}, {}, {}
+local QDEF, QOWNER, QHOLDS, QOPTS, QRUN = {}, {}, nil, {}, {}
 local WALL6, EVENT
 
 local QRAW = {} -- definitions that were read at once
@@ -38,24 +38,36 @@ local function quickdef(base)
   return d
 end
 
--- owner is who holds a lease of that name and value; nil if it is another lease.
+-- owner is who holds a lease of that name and value, and what it says of memberships, if anything; nil if it is another lease.
 local function owner(name, cur)
   local m = #name
   if m == 0 or byte(cur, m + 1) ~= 32 or sub(cur, 1, m) ~= name then return nil end
   local tail = sub(cur, m + 2)
   local o = QOWNER[tail]
   if not o then
-    o = string.match(tail, '^[^ ]+')
+    local h
+    o, h = string.match(tail, '^([^ ]+) %d+(.*)$')
     QOWNER[tail] = o
+    if h and h ~= '' then
+      QHOLDS = QHOLDS or {}
+      QHOLDS[tail] = lim().holds(h)
+    end
   end
-  return o
+  return o, QHOLDS and QHOLDS[tail]
+end
+
+-- quickleave ends memberships: all of them, or those of the invocation.
+local function quickleave(id, h, all)
+  for i = 1, #h do
+    if all or h[i].s == 'i' then LM.drop(LM.keyof(h[i].k), id, h.cost) end
+  end
 end
 
 -- quickdone ends a command SUCCEEDED: one that has never been settled, with no cancel, no names, no blobs.
 local function quickdone(id, name, cur, r, blob)
   local v, st, pl, _, _, _, _, _, _, _, _, _, _, _, _, f0, f1, f2 = byte(r, 1, 18)
   if f0 ~= 0 and f0 ~= 4 or f1 and f1 > 1 or v ~= 1 or st ~= 1 or pl ~= 1 or f2 ~= 0 and f2 ~= 16 or #r < 44 or blob and #blob > 512 then return nil end
-  local o = owner(name, cur)
+  local o, h = owner(name, cur)
   if not o then return nil end
   local base = sub(r, 21, 36)
   local d = quickdef(base)
@@ -85,6 +97,7 @@ local function quickdone(id, name, cur, r, blob)
     QRUN[purge] = runs
   end
   d.done = d.done + 1
+  if h then quickleave(id, h, true) end
   qL[#qL + 1], qended[#qended + 1] = id, id
   if keep < 0 then
     d.tombs = d.tombs + 1
@@ -119,15 +132,24 @@ end
 -- quickpoll parks a PROCESSING command again: one with no cancel, no error, no failure or loss.
 local function quickpoll(id, name, cur, r, opt, blob)
   local v, st, pl, _, _, _, _, _, _, _, _, _, _, _, _, f0, f1, f2 = byte(r, 1, 18)
-  if f0 and band(f0, 123) ~= 3 or v ~= 1 or st ~= 2 or pl ~= 1 or band(f1, 118) ~= 0 or f2 ~= 0 and f2 ~= 16 or #r < 72 or blob and #blob > 512 then return nil end
+  if f0 and band(f0, 123) ~= 3 or v ~= 1 or st ~= 2 or pl ~= 1 or band(f1, 118) ~= 0 or f2 % 128 ~= 0 and f2 % 128 ~= 16 or #r < 72 or blob and #blob > 512 then return nil end
   if (f0 >= 128) ~= opt.hook or opt.setstate and not blob then return nil end
-  local o = owner(name, cur)
+  local o, h = owner(name, cur)
   if not o then return nil end
   local _, _, starts, polls, fail, loss, dec = sunpack('<I6I6I4I4I4I2B', r, 45)
   if fail ~= 0 or loss ~= 0 or dec ~= 0 then return nil end
   local d = quickdef(sub(r, 21, 36))
   if not d then return nil end
-  local p, times = 73 + byte(r, 72), '' -- behind the settled lease
+  local p, kept = 72, nil
+  if f2 >= 128 then -- what stays of its memberships must be what the record says
+    p = 74 + sunpack('<I2', r, 72)
+    kept = sub(r, 72, p - 1)
+    if not h or h.rest ~= sub(kept, 3) then return nil end
+  elseif h and h.rest ~= '' then
+    return nil
+  end
+  p = p + 1 + byte(r, p) -- behind the settled lease
+  local times = ''
   if band(f0, 4) ~= 0 then
     if #r < p + 17 then return nil end
     local _, _, dl = sunpack('<I6I6I6', r, p)
@@ -153,13 +175,16 @@ local function quickpoll(id, name, cur, r, opt, blob)
   else
     flags = sub(r, 16, 19)
   end
+  if h then quickleave(id, h, false) end
   qL[#qL + 1] = id
+  local runs = spack('<I6I6I4I4I4I2B', 0, due, starts + 1, polls + 1, 0, 0, 0)
+  if kept then runs = runs .. kept end
   qset[#qset + 1], qset[#qset + 2] = P .. 'c|' .. id, sub(r, 1, 15) .. flags .. sub(r, 20, 44) ..
-    spack('<I6I6I4I4I4I2B', 0, due, starts + 1, polls + 1, 0, 0, 0) .. string.char(#name) .. name .. times .. opts .. state .. sub(r, p)
+    runs .. string.char(#name) .. name .. times .. opts .. state .. sub(r, p)
   local line = sub(r, 21, 36) .. 'k0'
   local l = qline[line]
   if not l then
-    l = {head = due, open = openkey(d.q, 'k', '0', d.ty), q = d.q}
+    l = {head = due, open = openkey(d.q, 'k', '0', d.ty), q = d.q, g = d.g}
     qline[line] = l
   end
   l.head = min(l.head, due)
@@ -192,7 +217,13 @@ local function quickflush()
   local polled = {}
   for line, l in pairs(qline) do
     call('ZADD', P .. 'l|' .. line, unpack(l))
-    call('ZADD', l.open, 'LT', l.head, line)
+    local key = l.open
+    if limited and lim().closed(line) then
+      key = P .. 'b|' .. sub(key, #P + 3)
+    elseif qcfg(l.q).fair then
+      lim().fairhead(sub(key, #P + 3), l.q, 'k', l.g, line)
+    end
+    call('ZADD', key, 'LT', l.head, line)
     polled[l.open] = true
   end
   for key in pairs(polled) do nextpoll(key) end
@@ -255,4 +286,5 @@ local function quickflush()
     end
   end
   qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl, QDEF = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
+  if LM then LM.finish() end
 end

@@ -3,7 +3,8 @@
 -- KEYS  the guard pair
 -- ARGV  queues
 -- reply {wall, run, lease, config version}, then for each queue: {counts (field, number, flat), repolls due, 1 if that is a lower bound,
---       next poll, records for the oldest of intake, oldest due of repoll, next due}, then {ids, records, lease values, ends} of leases that are over,
+--       next poll, oldest due of repoll, numbers of finished ones, records for the oldest of intake, filed lines by lane, token buckets by lane,
+--       throttled rates (lane|type, rate, flat)}, then {ids, records, lease values, ends} of leases that are over,
 --       of due scheduled ones, of those past their time, and of overdue ones; definitions
 -- include: base read
 local err = begin(false, true)
@@ -28,12 +29,17 @@ end
 for _, q in ipairs(ARGV) do
   local n = call('HGETALL', P .. 'n|' .. q)
   local due, atleast, nextpoll, olddue, lines = 0, 0, 0, 0, 0
-  local ids, fin = {}, {}
+  local ids, fin, th = {}, {}, {}
+  local throttles = call('EXISTS', P .. 'th') == 1
   for i = 1, #n, 2 do
     local lane, ty = sub(n[i], 1, 1), sub(n[i], 2)
     if (lane == 'i' or lane == 'k') and ty ~= '' then
-      for _, cl in ipairs {0, 1, 2, 3, 5} do
-        local open = call('ZRANGE', openkey(q, lane, cl, ty), 0, 63, 'WITHSCORES')
+      local t = throttles and call('HGET', P .. 'th', q .. '|' .. lane .. '|' .. ty)
+      if t then th[#th + 1], th[#th + 2] = lane .. '|' .. ty, t end
+      for at = 0, limited and 13 or 6 do -- the open lines, and those that wait for limits
+        local key = openkey(q, lane, at % 7, ty)
+        if at > 6 then key = P .. 'b|' .. sub(key, #P + 3) end
+        local open = call('ZRANGE', key, 0, 63, 'WITHSCORES')
         if #open == 128 then atleast = 1 end
         for j = 1, #open, 2 do
           lines = lines + 1
@@ -57,7 +63,12 @@ for _, q in ipairs(ARGV) do
     end
   end
   for i, code in ipairs(FCODES) do fin[i] = call('ZCARD', P .. 'f|' .. q .. '|' .. code) end
-  out[#out + 1] = {n, due, atleast, nextpoll, olddue, fin, read(ids, true)}
+  local filed, buckets = {}, {}
+  for _, lane in ipairs({'i', 'k'}) do
+    filed[#filed + 1] = tonumber(limited and call('HGET', P .. 'fn', q .. '|' .. lane) or '0')
+    buckets[#buckets + 1] = call('HGET', P .. 'rt', q .. '|' .. lane) or '0'
+  end
+  out[#out + 1] = {n, due, atleast, nextpoll, olddue, fin, read(ids, true), filed, buckets, th}
 end
 local l = call('ZRANGEBYSCORE', P .. 'L', '-inf', fmt('%d', lease), 'LIMIT', 0, 300)
 local s = call('ZRANGEBYSCORE', P .. 'sr', '-inf', '+inf', 'LIMIT', 0, 300)

@@ -1,5 +1,5 @@
 -- want.lua: want(q, lane, max, turn, suspect, types) serves one want of a claim: it picks one invocation after another, and then moves what it
--- picked out of the lines and into the leases. It answers: granted, why no more, when that may change in ms.
+-- picked out of the lines and into the leases. It answers: granted, why no more, when that may change in ms, and the key of a limit.
 local worker, nonce, bytes = ARGV[1], ARGV[2], tonumber(ARGV[5])
 local free = {i = tonumber(ARGV[3]), k = tonumber(ARGV[4])}
 local MOST = 300         -- commands that one call hands out
@@ -47,9 +47,10 @@ end
 
 -- plain takes as many first commands of L as it can, one for each invocation; the caller has seen that nothing competes with it.
 local function plain(L)
-  local t, k = L.t, 0
+  local t, k, rest = L.t, 0, nil
   local most = min(w.n - w.granted, MOST - items)
   if t.max > 0 then most = min(most, t.max - t.given) end
+  if limited then most, rest = min(most, LM.free(L)), LM.expected(L) end
   touch(L)
   while k < most and head(L, false) do
     local ids, rec, i = L.ids, L.rec, L.i
@@ -59,7 +60,7 @@ local function plain(L)
       local s = rec[i] or ''
       local z = #s
       local v, st, _, _, _, _, _, _, _, _, _, _, _, _, _, f0 = byte(s, 1, 16)
-      if v ~= 1 or st ~= w.status or z < 44 or PLAIN[f0] == nil or items > 0 and bytes < z then break end
+      if v ~= 1 or st ~= w.status or z < 44 or PLAIN[f0] == nil or items > 0 and bytes < z or limited and LM.kept(s) ~= rest then break end
       local id = ids[i]
       if band(f0, 4) ~= 0 and not timed(id, s, f0) then break end
       bytes, items, g = bytes - z, items + 1, g + 1
@@ -69,6 +70,10 @@ local function plain(L)
     L.i, L.taken = i, L.taken + i - from
     if not L.whole then
       for j = from, i - 1 do L.out[#L.out + 1] = ids[j] end
+    end
+    if limited and i > from then
+      local tail = LM.joinall(L, ids, from, i - 1)
+      for j = #gids - (i - from) + 1, #gids do tails[j] = tail end
     end
     if i <= to then break end -- the slow way goes on with this one
   end
@@ -86,16 +91,18 @@ local function grant(L, ls)
   if cl == 2 or cl == 5 then batch, suspected = 1, true end
   touch(L)
   while k < batch do
-    if k > 0 and not head(L, #ls > 1 and #ls) then break end
+    if k > 0 and not head(L, (#ls > 1 or w.scored) and #ls * w.width) then break end
     local s = L.rec[L.i]
     local z = size(s)
     if k > 0 and (bytes < z or items >= MOST) then break end
+    if k > 0 and limited and LM.stop(L, true) then break end
     local id, f0 = L.ids[L.i], byte(s, 16)
     bytes, k, items = bytes - z, k + 1, items + 1
     L.i, L.taken = L.i + 1, L.taken + 1
     if not L.whole then L.out[#L.out + 1] = id end
     local g = #gids + 1
     gids[g], grecs[g] = id, s
+    if limited then tails[g] = LM.join(L, id, s, k == 1) end
     if band(f0, 12) ~= 0 then
       w.xrem[#w.xrem + 1] = id
       if isvisit(cl) then w.asked[#w.asked + 1] = id end
@@ -150,7 +157,7 @@ local function leaseall()
   for i = 1, m do
     local j, id = i * 2, gids[first + i - 1]
     zl[j - 1], zl[j] = til, id
-    th[j - 1], th[j] = id, decimal(T + i) .. tail
+    th[j - 1], th[j] = id, decimal(T + i) .. tail .. (tails[first + i - 1] or '')
   end
   call('ZADD', P .. 'L', unpack(zl))
   call('HSET', P .. 'T', unpack(th))
@@ -166,6 +173,40 @@ local function leaseall()
   if w.lane == 'i' then count(n, 'p', -total) end
 end
 
+-- reopened is told of a line that is closed no more: a line of this want joins the others.
+local function reopened(F)
+  if F.q ~= w.q or F.lane ~= w.lane then return end
+  local L = w.byline[F.line]
+  if L then
+    if L.refused then return end -- not before the next grant
+  else
+    local t
+    for _, u in ipairs(w.types) do
+      if u.ty == F.ty then t = u end
+    end
+    local s = t and call('ZRANGE', P .. 'l|' .. F.line, 0, 0, 'WITHSCORES')[2]
+    if not s or w.lane == 'k' and tonumber(s) > run then return end
+    local cl = F.code == '6' and 2 or tonumber(F.code)
+    if not w.classes[cl] then return end
+    L = newline(F.line, openkey(w.q, w.lane, F.code, F.ty), t, tonumber(s), cl)
+    w.byline[F.line] = L
+    LM.prepareone(L)
+    touch(L)
+  end
+  if w.classes[L.cl] then w.insert(w.classes[L.cl], L) end
+end
+
+-- anew lets lines that limits have stopped before the last grant be tested again, if they are open.
+local function anew()
+  local r = w.refused
+  w.refused = {}
+  for i = 1, #r do
+    local L = r[i]
+    L.refused = false
+    if not LM.closed(L.line) then w.insert(w.classes[L.cl], L) end
+  end
+end
+
 local function want(q, lane, wmax, turn, suspect, types)
   local Q, li = qcfg(q), lane == 'i' and 1 or 2
   local mode = Q.pause
@@ -173,8 +214,10 @@ local function want(q, lane, wmax, turn, suspect, types)
   local visits = turn < 0
   local stopped = visits or mode == 2 or mode == 1 and lane == 'i'
   w = {q = q, lane = lane, status = li, n = min(wmax, free[lane]), granted = 0, types = types, why = 0, next = 0, lines = {},
-    first = #gids + 1, bytype = {}, xrem = {}, xladd = {}, asked = {}}
+    first = #gids + 1, bytype = {}, xrem = {}, xladd = {}, asked = {}, byline = {}, refused = {},
+    fair = Q.fair, scored = limited or Q.fair, width = 1}
   if w.n <= 0 then return 0, 0, 0 end
+  if limited then lim() end
   local R = {limit = Q.rate[li], burst = Q.burst[li], bucket = 0}
   if R.limit > 0 then R.bucket = tonumber(call('HGET', P .. 'rt', q .. '|' .. lane) or '0') end
   local bucket0, throttled = R.bucket, false
@@ -185,20 +228,31 @@ local function want(q, lane, wmax, turn, suspect, types)
       if s then t.th = throttle(s) end
     end
   end
+  local open, front, without, remove, fair = open, front, without, remove, Q.fair and fairly()
+  w.insert = insert
+  if fair then
+    open, front, without, remove, w.insert = fair.open, fair.front, fair.without, fair.remove, fair.insert
+    fair.begin()
+  end
   -- the classes that may be served: cancel visits, alone those of suspects; then a suspect alone; then re-runs and the others in turn
   local C, competing = {[0] = not stopped and open(0)}, R.limit > 0 or throttles or stopped
   if lane == 'k' then
     C[3] = open(3)
     C[5] = suspect and not suspected and open(5)
   elseif not stopped then
-    C[1] = open(1)
+    C[1], C[4] = open(1), limited and open(4)
   end
   C[2] = not stopped and suspect and not suspected and open(2)
-  for _, cl in ipairs({1, 2, 3, 5}) do competing = competing or C[cl] and #C[cl] > 0 end
-  if not competing and #C[0] == 1 and C[0][1].t.batch == 1 then plain(C[0][1]) end
+  if limited then
+    w.classes = C
+    LM.watch(reopened)
+  end
+  for _, cl in ipairs({1, 2, 3, 4, 5}) do competing = competing or C[cl] and #C[cl] > 0 end
+  if not competing and not fair and #C[0] == 1 and C[0][1].t.batch == 1 then plain(C[0][1]) end
   while w.granted < w.n do
     local L = front(C[3])
     if not L and not suspected then L = front(C[5]) or front(C[2]) end
+    L = L or front(C[4])
     if not L then
       L = front(C[0])
       if C[1] and (not L or (turn + w.granted) % 4 == 3) then L = front(C[1]) or L end
@@ -210,6 +264,10 @@ local function want(q, lane, wmax, turn, suspect, types)
     elseif items > 0 and (bytes < size(L.rec[L.i]) or items >= MOST) then
       w.why = 5
       break
+    elseif limited and LM.stop(L) then -- others may go on
+      touch(L)
+      L.refused, w.refused[#w.refused + 1] = true, L
+      remove(C[cl], L)
     else
       local none = token(t, cl, R)
       if none == 3 then
@@ -220,6 +278,8 @@ local function want(q, lane, wmax, turn, suspect, types)
         C[cl] = without(C[cl], t)
       else
         grant(L, C[cl])
+        if fair then fair.served(L) end
+        if #w.refused > 0 then anew() end
       end
     end
   end
@@ -230,12 +290,30 @@ local function want(q, lane, wmax, turn, suspect, types)
     if w.why == 2 and Q.til ~= 0 then soon(Q.til - wall) end
   end
   -- picked: write
+  if limited then
+    LM.hints()
+    LM.watch(nil)
+  end
   leaseall()
   closelines()
+  if fair then fair.write() end
+  if w.building and w.why == 1 then w.why = 5 end
+  local key
+  if limited then
+    LM.finish()
+    if w.why == 1 and not visits then
+      local next
+      key, next = LM.waiting(q, lane, types)
+      if key then
+        w.why = 6
+        if next then soon(next) end
+      end
+    end
+  end
   if R.bucket ~= bucket0 then call('HSET', P .. 'rt', q .. '|' .. lane, fmt('%.17g', R.bucket)) end
   for _, t in ipairs(types) do
     if t.dirty and t.th then call('HSET', P .. 'th', t.thkey, packthrottle(t.th)) end
   end
   free[lane] = free[lane] - w.granted
-  return w.granted, w.why, w.next
+  return w.granted, w.why, w.next, key
 end

@@ -4,7 +4,7 @@ LIB = {
   decode = decode, encode = encode, erase = erase, save = save, load = load, setaside = setaside, homeless = homeless,
   event = event, isended = isended, ifended = ifended, expire = expire, cancelatrest = cancelatrest, visitover = visitover,
   reap = reap, settle = settle, cancel = cancel, act = act, isdue = isdue, promote = promote,
-  enter = enter, leave = leave, follow = follow, finkey = finkey, unlive = unlive, relive = relive, newline = newline, finish = finish, unfinish = unfinish,
+  released = released, enter = enter, leave = leave, follow = follow, finkey = finkey, unlive = unlive, relive = relive, newline = newline, finish = finish, unfinish = unfinish,
   forget = forget, entomb = entomb, purgeable = purgeable, purgeat = purgeat, stripatend = stripatend, holder = holder, unbox = unbox,
   alive = alive, linename = linename, score = score, xscore = xscore,
 }

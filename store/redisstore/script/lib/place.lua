@@ -19,6 +19,11 @@ end
 
 -- setaside takes an id whose record cannot be read out of every index that does not need the record to find it.
 local function setaside(id, line, openkey)
+  if limited then
+    local t = call('HGET', P .. 'T', id)
+    local h = t and string.match(t, '^%S+ %S+ %d+ (.*)$')
+    if h then lim().released(id, h, '') end
+  end
   add2(wza, P .. 'lost', wall, id)
   add1(wzr, P .. 'L', id)
   add1(whd, P .. 'T', id)
@@ -40,10 +45,12 @@ local function load(id, s, t)
   if c.tomb then c.d = parsedef(c.tomb) else c.d = def(c.ln) end
   if not c.d then return nil end
   if t then
-    local name, owner, at = string.match(t, '^(%d+%.%w+) (%S+) (%d+)$')
+    local name, owner, at, h = string.match(t, '^(%d+%.%w+) (%S+) (%d+) ?(.*)$')
     if not name or c.st > 2 then return nil end
+    c.ht = h
     c.leased, c.name, c.token, c.owner, c.leasedat = true, name, tonumber(string.match(name, '^%d+')), owner, tonumber(at)
   end
+  c.h0 = c.ht
   return c
 end
 
@@ -69,7 +76,7 @@ end
 local function touch(line, c)
   if not touched[line] then
     local lane = c.st == 1 and 'i' or 'k'
-    touched[line] = {open = openkey(c.d.q, lane, sub(line, -1), c.d.ty), lane = lane, q = c.d.q}
+    touched[line] = {open = openkey(c.d.q, lane, sub(line, -1), c.d.ty), lane = lane, q = c.d.q, g = c.d.g}
   end
 end
 
@@ -179,8 +186,17 @@ local function finish(c)
   save(c)
 end
 
+-- released ends the memberships that c had when it was loaded and has no more.
+local function released(c)
+  if c.h0 ~= c.ht then
+    lim().released(c.id, c.h0, c.ht)
+    c.h0 = c.ht
+  end
+end
+
 -- follow writes a command after a decision; leave was called before it.
 local function follow(c)
+  released(c)
   if c.st > 2 then return finish(c) end
   if not c.leased then enter(c) end
   save(c)

@@ -8,11 +8,14 @@ local function decode(id, s)
   local c = {id = id, st = st, pl = pl, seq = seq, cr = cr, f0 = f0, f2 = f2, pr = pr, ln = ln, fp = fp,
     el = 0, due = 0, starts = 0, polls = 0, fail = 0, loss = 0, dec = 0, nb = 0, sb = 0, dl = 0,
     last = '', opts = '', mf = 0, ret = 0, ca = 0, cu = 0, ce = 0, crs = '', uk = '', nt = '',
-    ev = '', en = 0, hook = f0 >= 128, over = band(f2, 32) ~= 0, was = 0, reason = 0, ended = 0, purge = 0}
+    ev = '', en = 0, hook = f0 >= 128, over = band(f2, 32) ~= 0, unk = band(f2, 64) ~= 0, ht = '', was = 0, reason = 0, ended = 0, purge = 0}
   if band(f0, 1) ~= 0 then
     c.el, c.due, c.starts, c.polls, c.fail, c.loss, c.dec, p = sunpack('<I6I6I4I4I4I2B', s, p)
   elseif pl == 1 then
     c.el = cr
+  end
+  if f2 >= 128 then
+    c.ht, p = sunpack('<I2c0', s, p)
   end
   if st > 2 then
     c.reason, c.was, c.pl = floor(pl / 16), pl % 16 - 8, 0
@@ -77,6 +80,13 @@ local function encode(c)
     b[2] = spack('<I6I6I4I4I4I2B', c.ended, c.purge, c.starts, c.polls, c.fail, c.loss, c.dec)
   else
     b[2] = spack('<I6I6I4I4I4I2B', c.el, c.due, c.starts, c.polls, c.fail, min(c.loss, 65535), c.dec)
+  end
+  if c.ht ~= '' then
+    local h = c.leased and lim().holds(c.ht).rest or c.ht
+    if h ~= '' then
+      f2, n = f2 + 128, n + 1
+      b[n] = spack('<I2c0', #h, h)
+    end
   end
   if c.last ~= '' then
     f0, n = f0 + 2, n + 1
@@ -159,6 +169,7 @@ local function encode(c)
   end
   if c.hook then f0 = f0 + 128 end
   if c.over then f2 = f2 + 32 end
+  if c.unk then f2 = f2 + 64 end
   b[1] = spack('<BBBI6I6BBBBBc16c8', 1, c.st, pl, c.seq, c.cr, f0, f1, f2, 0, c.pr, c.ln, c.fp)
   -- what was in a key of its own and is no longer
   local o0, o2 = c.f0, c.f2

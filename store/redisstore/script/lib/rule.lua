@@ -12,18 +12,29 @@ end
 
 local REASONS = {'error', 'retries_exhausted', 'worker_lost', 'deadline_exceeded', 'expired', 'undecodable', 'dropped', 'too_large', [0] = ''}
 
+-- drophold ends memberships: those of the invocation always, those of the command too if all is true.
+local function drophold(c, all)
+  if c.ht ~= '' then c.ht = all and '' or lim().holds(c.ht).rest end
+end
+
+-- holding reports whether c kept a slot of scope command when its worker was lost.
+local function holding(c) return c.unk and c.ht ~= '' and lim().holds(c.ht).rest ~= '' end
+
 local function endit(c, st, reason)
   c.was, c.st, c.reason, c.pl = c.st, st, reason, 0
   c.leased, c.over = false, false
-  c.due, c.el, c.g = 0, 0, nil
+  c.due, c.el, c.g, c.unk = 0, 0, nil, false
+  drophold(c, true)
   c.ended = wall
   event(c, 13, c.owner or '', REASONS[reason])
   c.owner = ''
 end
 
+-- class is the last letter of the line: package rule's class, and 6 for PENDING suspects that hold a slot.
 local function class(c)
   if c.st == 2 and c.ca ~= 0 then return c.loss >= 2 and 5 or 3 end
-  if c.loss >= 2 then return 2 end
+  if c.loss >= 2 then return c.st == 1 and holding(c) and 6 or 2 end
+  if c.st == 1 and holding(c) then return 4 end
   if c.st == 1 and (c.fail > 0 or c.loss > 0) then return 1 end
   return 0
 end
@@ -79,7 +90,10 @@ local function wait(c, d)
   if c.st == 1 then c.pl, c.el = 2, 0 end
 end
 
-local function unlease(c) c.leased, c.over, c.pl = false, false, 1 end
+local function unlease(c)
+  c.leased, c.over, c.pl = false, false, 1
+  drophold(c, false)
+end
 
 local function rest(c, q)
   c.pl = 1
@@ -106,6 +120,7 @@ end
 
 local function lose(c, q, text)
   local held, token, owner = lease - c.leasedat, c.token, c.owner
+  c.unk = true
   unlease(c)
   if held * 1e6 > 2 * vns then c.loss = 1 else c.loss = c.loss + 1 end
   event(c, 6, owner, text)
@@ -122,7 +137,7 @@ local function lose(c, q, text)
 end
 
 local function reap(c, lives, q)
-  c.starts = c.starts + 1
+  c.starts, c.unk = c.starts + 1, true
   if lives then
     unlease(c)
     event(c, 7, c.owner, '')
@@ -151,8 +166,8 @@ local function retry(c, s, q, owner)
   wait(c, d)
 end
 
--- settle ends the lease of c. s: kind, reason, err (nil if empty), text (err cut for an event), blob, setstate, hook, delay, grid, decode, unstarted.
-local function settle(c, s, q)
+-- settleit ends the lease of c. s: kind, reason, err (nil if empty), text (err cut for an event), blob, setstate, hook, delay, grid, decode, unstarted.
+local function settleit(c, s, q)
   local kind, owner, poll = s.kind, c.owner, c.st == 2
   c.starts = c.starts + 1
   c.last = c.name
@@ -163,13 +178,18 @@ local function settle(c, s, q)
   end
   unlease(c)
   if kind == 7 then
-    if s.unstarted then c.starts = c.starts - 1 else event(c, 5, owner, s.text) end
+    if s.unstarted then
+      c.starts = c.starts - 1
+    else
+      c.unk = false
+      event(c, 5, owner, s.text)
+    end
     rest(c, q)
     if c.st <= 2 then wait(c, s.delay) end
     c.owner = ''
     return
   end
-  c.loss = 0
+  c.loss, c.unk = 0, false
   if poll and kind ~= 8 and kind ~= 9 then c.polls = c.polls + 1 end
   if kind ~= 4 then c.dec = 0 end
   if kind == 1 then
@@ -200,6 +220,11 @@ local function settle(c, s, q)
     if c.st <= 2 then wait(c, max(s.delay, 100)) end
   end
   c.owner = ''
+end
+
+local function settle(c, s, q)
+  settleit(c, s, q)
+  if c.st == 1 and not c.leased and not c.unk then drophold(c, true) end
 end
 
 -- cancel records a request and says what became of it: 1 ended, 2 requested, 3 too late.
@@ -247,7 +272,7 @@ local function act(c, a, nextseq)
     end
     c.was, c.st, c.reason, c.pl, c.seq = 0, st, 0, 1, nextseq()
     c.dl, c.sb, c.nb = dl, 0, 0
-    c.fail, c.loss, c.dec = 0, 0, 0
+    c.fail, c.loss, c.dec, c.unk = 0, 0, 0, false
     c.ended, c.purge, c.r, c.rx = 0, 0, nil, nil
     c.ca, c.cu, c.crs, c.ce = 0, 0, '', 0
     if st == 1 then

@@ -42,11 +42,23 @@ end
 
 -- heads brings the open lines up to date with what now stands at the head of each touched line.
 local function heads()
-  local polled = {}
+  local polled, M = {}, limited and lim()
+  if M then
+    local lines = {}
+    for line in pairs(touched) do lines[#lines + 1] = line end
+    M.load(lines)
+  end
   for line, t in pairs(touched) do
     if t.lane == 'k' then polled[t.open] = true end
     local h = call('ZRANGE', P .. 'l|' .. line, 0, 0, 'WITHSCORES')
-    if not h[2] then
+    local F = M and M.get(line)
+    if qcfg(t.q).fair then
+      lim().fairset(sub(t.open, #P + 3), t.q, t.lane, t.g, line, not (F and not F.opened) and h[2] or nil)
+    end
+    if F and not h[2] then M.unfile(F) end
+    if F and h[2] and not F.opened then
+      call('ZADD', P .. 'b|' .. sub(t.open, #P + 3), h[2], line)
+    elseif not h[2] then
       call('ZREM', t.open, line)
     elseif call('ZADD', t.open, h[2], line) == 1 and (t.lane == 'i' or tonumber(h[2]) <= run) and call('ZCARD', t.open) == 1 then
       wake('w|' .. t.lane .. '|' .. t.q)
@@ -129,6 +141,7 @@ local function flush()
     end
   end
   ended = {}
+  if LM then LM.finish() end
   for m in pairs(wakes) do publish(m) end
   wakes = {}
 end

@@ -1,0 +1,226 @@
+-- retest.lua: what came of it is written, and filed lines are tested again in time.
+local RETESTS = 200              -- lines that one step tests again
+local again, passed = {}, {}     -- scores and lines of re-tests alone; lines that let room stand
+
+-- place puts a line where claims look, or out of their sight, if it stands in the other place.
+local function place(F)
+  local shut = F.key ~= nil and not F.opened
+  if shut == (F.shut == true) then return end
+  F.shut = shut
+  local name = F.q .. '|' .. F.lane .. F.code .. '|' .. F.ty
+  local s = call('ZRANGE', P .. 'l|' .. F.line, 0, 0, 'WITHSCORES')[2]
+  if shut then
+    call('ZREM', P .. 'o|' .. name, F.line)
+    if s then call('ZADD', P .. 'b|' .. name, s, F.line) end
+  else
+    call('ZREM', P .. 'b|' .. name, F.line)
+    if s then call('ZADD', P .. 'o|' .. name, s, F.line) end
+  end
+  if F.lane == 'k' then nextpoll(P .. 'o|' .. name) end
+  if qcfg(F.q).fair then
+    local g = groupsof({F.line})[1]
+    if g then fairset(name, F.q, F.lane, g, F.line, not shut and s or nil) end
+  end
+end
+
+-- placed says whether a line is closed now, and whether it was. The caller puts it where it belongs.
+local function placed(line)
+  local F = LINES[line]
+  if not F then return false, false end
+  local was = F.shut
+  F.shut = F.key ~= nil and not F.opened
+  return F.shut, was
+end
+
+local function count(key, f, d)
+  if call('HINCRBY', key, f, d) <= 0 then call('HDEL', key, f) end
+end
+
+local function writelines()
+  local fd, fr, gone, out, into, off, lanes, wakes = {}, again, {}, {}, {}, {}, {}, {}
+  for i = 1, #changed do
+    local F = changed[i]
+    local line, key, was = F.line, F.key, F.was
+    local lane = F.q .. '|' .. F.lane
+    if key then
+      fd[#fd + 1], fd[#fd + 2] = line, packline(F)
+      if F.retest then fr[#fr + 1], fr[#fr + 2] = fmt('%d', F.retest), line end
+      if key ~= was or F.anew or F.never ~= F.wasnever then put(into, key, fmt('%d', F.seq + (F.never and NEVER or 0)), line) end
+    elseif was then
+      gone[#gone + 1] = line
+    end
+    if was and key ~= was then
+      put(out, was, line)
+      off[was] = (off[was] or 0) - 1
+    end
+    if key and key ~= was then off[key] = (off[key] or 0) + 1 end
+    if (key == nil) ~= (was == nil) then lanes[lane] = (lanes[lane] or 0) + (key and 1 or -1) end
+    place(F)
+    if F.woken and key and F.opened or F.loud and not key then wakes['w|' .. F.lane .. '|' .. F.q] = true end
+    F.was, F.wasnever = key, F.never
+    F.anew, F.changed, F.woken, F.loud, F.retest, F.can = nil, nil, nil, nil, nil, nil
+  end
+  changed, again = {}, {}
+  if numbered then
+    call('HSET', KEYS[1], 'fseq', fmt('%d', numbers))
+    numbered = nil
+  end
+  if #gone > 0 then
+    call('HDEL', P .. 'fd', unpack(gone))
+    call('ZREM', P .. 'fr', unpack(gone))
+  end
+  if #fd > 0 then call('HSET', P .. 'fd', unpack(fd)) end
+  if #fr > 0 then call('ZADD', P .. 'fr', unpack(fr)) end
+  for k, l in pairs(out) do call('ZREM', P .. 'fl|' .. k, unpack(l)) end
+  for k, l in pairs(into) do call('ZADD', P .. 'fl|' .. k, unpack(l)) end
+  for k, d in pairs(off) do
+    local K = keyof(k)
+    if d ~= 0 then count(P .. 'lf|' .. K.name, K.v, d) end
+  end
+  for i = 1, #partial do -- what was read of them is not what is there now
+    if partial[i].tail then partial[i].queue = nil end
+  end
+  partial = {}
+  for lane, d in pairs(lanes) do
+    if d ~= 0 then count(P .. 'fn', lane, d) end
+  end
+  for line in pairs(passed) do call('HINCRBY', P .. 'fp', line, 1) end
+  passed = {}
+  for m in pairs(wakes) do publish(m) end
+end
+
+-- hints looks at those who wait for what was given up.
+local function hints()
+  local i = 1
+  while i <= #marked do
+    local K = marked[i]
+    if K.left then
+      K.left = nil
+      hint(K)
+    end
+    i = i + 1
+  end
+end
+
+-- finish does that too, and writes.
+local function finish()
+  hints()
+  if #granted > 0 then
+    if call('EXISTS', P .. 'fp') == 1 then call('HDEL', P .. 'fp', unpack(granted)) end
+    granted = {}
+  end
+  if #marked > 0 then writekeys() end
+  if #changed > 0 or #again > 0 then writelines() end
+end
+
+-- waitsfor says whether the limits in force still let the commands of a line wait for room under a key.
+local function waitsfor(F, K)
+  if F.ver == cv then return K.l ~= nil end
+  local base = sub(F.line, 1, 16)
+  local W = waits(about(base, call('HGET', P .. 'ld', base)), F.lane, F.code)
+  for i = 1, #W do
+    if W[i] == K then
+      F.ver = cv
+      change(F)
+      return true
+    end
+  end
+  return false
+end
+
+local function retestline(F)
+  local K, was = keyof(F.key), F.never
+  local ok, wait = room(K, F.cost)
+  if not waitsfor(F, K) or was and not never(K, F.cost) then
+    remove(F) -- what stopped it is gone
+    F.loud = true
+    return vacated(K)
+  elseif not ok then
+    F.retest = retestat(wait)
+    if F.opened then
+      F.opened = false
+      change(F)
+    elseif not F.changed then
+      again[#again + 1], again[#again + 2] = fmt('%d', F.retest), F.line
+    end
+    if stood(K) ~= 0 then hint(K) end -- room for the oldest may have gone too
+    return
+  end
+  F.retest = run + RETEST
+  change(F)
+  hint(K)
+  if F.key ~= K.k then return end
+  if F.opened and overdue(K) then -- it let room stand: it loses its place, and comes to the tail when it is next refused
+    remove(F)
+    passed[F.line] = true
+    vacated(K)
+  elseif F.opened and stood(K) ~= 0 then
+    F.retest = stood(K) + RETEST
+  elseif overdue(K) then -- the oldest did not use it: whoever waits may
+    open(F)
+  end
+end
+
+-- retest looks again at lines whose time has come. The members of their keys are read at once.
+local function retest(lines)
+  load(lines)
+  local names, keys = {}, {}
+  for i = 1, #lines do
+    local F = get(lines[i])
+    local K = F and keyof(F.key)
+    if K and K.l and not K.l.r and not K.n and not K.asked then
+      K.asked = true
+      put(names, K.name, K.v)
+      put(keys, K.name, K)
+    end
+  end
+  for name, vs in pairs(names) do
+    local n = call('HMGET', P .. 'lm|' .. name, unpack(vs))
+    for i = 1, #vs do
+      local K = keys[name][i]
+      K.n = tonumber(n[i] or '0') + (K.d or 0)
+    end
+  end
+  if call('EXISTS', P .. 'fs') == 0 then
+    for _, l in pairs(keys) do
+      for i = 1, #l do l[i].stood = l[i].stood or 0 end
+    end
+  end
+  for i = 1, #lines do
+    local F = get(lines[i])
+    if F then retestline(F) else call('ZREM', P .. 'fr', lines[i]) end
+  end
+end
+
+-- tidy forgets, a few at a time, what is not needed any more; with the last of it the namespace is without limits again.
+local function tidy()
+  if call('EXISTS', P .. 'fp', P .. 'lb', P .. 'lo', P .. 'vb') > 0 then
+    local more = rebuild()
+    for _, line in ipairs(call('HRANDFIELD', P .. 'fp', 10)) do
+      if call('EXISTS', P .. 'l|' .. line) == 0 then call('HDEL', P .. 'fp', line) end
+    end
+    for _, k in ipairs(call('HRANDFIELD', P .. 'lb', 10)) do
+      local K = keyof(k)
+      if not K.l or not K.l.r or bucket(K) <= run then call('HDEL', P .. 'lb', k) end
+    end
+    local name = call('SRANDMEMBER', P .. 'lo')
+    if name and call('EXISTS', P .. 'lm|' .. name, P .. 'lf|' .. name) == 0 then call('SREM', P .. 'lo', name) end
+    return more
+  elseif #limits() == 0 and not anyfiled() then
+    call('HDEL', KEYS[1], 'lim')
+    limited = false
+  end
+end
+
+-- maintain says whether there is more to be tested again, and in how many ms there will be.
+local function maintain()
+  local lines, more = call('ZRANGEBYSCORE', P .. 'fr', '-inf', fmt('%d', run), 'LIMIT', 0, RETESTS + 1), false
+  if #lines > RETESTS then lines[#lines], more = nil, true end
+  if #lines > 0 then
+    retest(lines)
+    finish()
+  end
+  more = tidy() or more
+  local h = call('ZRANGE', P .. 'fr', 0, 0, 'WITHSCORES')[2]
+  return more, h and tonumber(h) - run
+end
