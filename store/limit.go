@@ -219,16 +219,3 @@ const (
 	MaxMembers = 1_000_000_000 // the largest Max of a limit
 	MaxLimits  = 256           // limits of a namespace
 )
-
-// RefuseLimits is the answer to a configuration with limits or fair turns of a store that keeps none; nil if the configuration has none.
-func (c *Config) RefuseLimits() error {
-	if len(c.Limits) > 0 {
-		return &InvalidError{Field: "limits", Detail: "this store keeps no limits"}
-	}
-	for name, q := range c.Queues {
-		if q.Fair {
-			return &InvalidError{Field: "queues." + name + ".fair", Detail: "this store keeps no fair turns"}
-		}
-	}
-	return nil
-}

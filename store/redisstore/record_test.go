@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +20,10 @@ func TestRecordsReadAsTheyWerePacked(t *testing.T) {
 			t.Fatalf("%s: %v", show(c), err)
 		}
 		if c.Place == store.Leased {
-			heldLease{name: c.Lease, owner: c.Owner, at: c.LeasedAt}.put(got, c.LeaseUntil)
+			l, ok := parseLease(strings.TrimSpace(fmt.Sprintf("%s %s %d %s", c.Lease, c.Owner, c.LeasedAt, packHolds(c, false))))
+			if !ok || !l.put(got, c.LeaseUntil) {
+				t.Fatalf("%s: its lease cannot be read", show(c))
+			}
 		}
 		if d := cmp.Diff(c, got, cmpopts.EquateEmpty()); d != "" {
 			t.Fatalf("%s:\n%s", show(c), d)
