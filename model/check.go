@@ -255,7 +255,7 @@ func (m *world) checkLimits(a *state, st step, b *state) Kind {
 			if kept && !in && b.max[l] != noLimit && m.activeIn(b, i, l) {
 				return KindMembership
 			}
-			if r.place == Leased && (was.place != Leased || was.name != r.name) && m.wants(b, i, l) {
+			if r.place == Leased && (was.place != Leased || was.name != r.name) && !r.has(visiting) && m.wants(b, i, l) {
 				if !in {
 					return KindMembership
 				}

@@ -89,3 +89,69 @@ func TestWalksFindALiar(t *testing.T) {
 		})
 	}
 }
+
+// A limitLiar is a memory store that keeps other limits than it was given, or forgets a rule of theirs.
+type limitLiar struct {
+	*memstore.Store
+	configure func(*store.Config)
+	settle    func(*store.Settlement)
+}
+
+func (l limitLiar) Configure(ctx context.Context, expect uint64, c store.Config) (store.Config, error) {
+	c = c.Clone()
+	l.configure(&c)
+	return l.Store.Configure(ctx, expect, c)
+}
+
+func (l limitLiar) Settle(ctx context.Context, req store.SettleRequest) ([]store.SettleResult, error) {
+	for i := range req.Items {
+		l.settle(&req.Items[i])
+	}
+	return l.Store.Settle(ctx, req)
+}
+
+// A store with a rule of limits broken does not get through a few walks.
+func TestLimitWalksFindALiar(t *testing.T) {
+	each := func(change func(*store.Limit)) func(*limitLiar) {
+		return func(l *limitLiar) {
+			l.configure = func(c *store.Config) {
+				for i := range c.Limits {
+					change(&c.Limits[i])
+				}
+			}
+		}
+	}
+	for name, lie := range map[string]func(*limitLiar){
+		"one more is let in": each(func(l *store.Limit) {
+			if l.Rate == 0 {
+				l.Max++
+			}
+		}),
+		"one fewer is let in": each(func(l *store.Limit) { l.Max = max(0, l.Max-1) }),
+		"a rate is twice as fast": each(func(l *store.Limit) {
+			if l.Rate > 0 {
+				l.Burst = 2
+			}
+		}),
+		"scope command ends with the lease": each(func(l *store.Limit) { l.Scope = store.ScopeInvocation }),
+		"what was given back unstarted counts as started": func(l *limitLiar) {
+			l.settle = func(s *store.Settlement) { s.Unstarted = false }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(100) {
+				l := limitLiar{memstore.New(), func(*store.Config) {}, func(*store.Settlement) {}}
+				lie(&l)
+				_, d := replayLimits(t, l, seed)
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if d != "" {
+					t.Logf("found by seed %d", seed)
+					return
+				}
+			}
+			t.Error("100 walks did not see it")
+		})
+	}
+}

@@ -29,13 +29,28 @@ func (m *world) exempt(s *state, i, l int) bool {
 	if m.sc.Bug == PollsWait {
 		return false
 	}
-	return m.sc.Limits[l].Command && (r.status == Processing || r.has(unknown))
+	return m.sc.Limits[l].Command && (r.status == Processing || m.holder(r))
+}
+
+// holder reports whether a lost worker's command kept a slot of scope command.
+func (m *world) holder(r *record) bool {
+	if r.has(unknown) {
+		for l, lim := range m.sc.Limits {
+			if lim.Command && r.members&(1<<l) != 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // admit tests the head of a line against all its limits. It returns the first one that stops it, or -1, and the
 // limits in which the command would be a member.
 func (m *world) admit(s *state, i int) (full int, members uint8) {
 	r := &s.cmd[i]
+	if m.class(r).visit() { // it passes them all, and joins none
+		return -1, 0
+	}
 	for _, l := range m.order {
 		bit := uint8(1) << l
 		switch {

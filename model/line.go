@@ -80,7 +80,7 @@ func (m *world) class(r *record) class {
 		return cancelVisit
 	case sus:
 		return suspect
-	case (r.status == Processing || r.has(unknown)) && m.sc.Bug != HoldersInLine:
+	case (r.status == Processing || m.holder(r)) && m.sc.Bug != HoldersInLine:
 		return holder
 	case r.fails > 0:
 		return rerun
@@ -88,10 +88,14 @@ func (m *world) class(r *record) class {
 	return first
 }
 
-// line names the line in which command i stands.
+// line names the line in which command i stands. Suspects that hold a slot stand in one of their own.
 func (m *world) line(s *state, i int) uint16 {
 	r := &s.cmd[i]
-	return uint16(m.group[i])<<8 | uint16(r.lane())<<4 | uint16(m.class(r))
+	own := uint16(0)
+	if m.holder(r) && r.status == Pending && m.sc.Bug != HoldersInLine {
+		own = 1
+	}
+	return uint16(m.group[i])<<8 | own<<5 | uint16(r.lane())<<4 | uint16(m.class(r))
 }
 
 // same reports whether commands i and j stand ready in one line.

@@ -28,6 +28,7 @@ func TestDesignHolds(t *testing.T) {
 		}
 		seen[sc.Name] = true
 		t.Run(sc.Name, func(t *testing.T) {
+			t.Parallel()
 			if raceEnabled || testing.Short() {
 				if sc.Large {
 					t.Skip("a large scenario")

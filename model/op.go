@@ -36,7 +36,17 @@ type Trajectory struct {
 // A WalkCommand is what is fixed about one id of a walk.
 type WalkCommand struct {
 	Queue, Type int
-	Hook        bool // what is settled as Processing has a Cancel hook
+	Hook        bool  // what is settled as Processing has a Cancel hook
+	Keys        uint8 // bit l: it declares the key that limit l counts by
+}
+
+// A WalkLimit is one limit as it is in force. Each has a key of its own, with one value; a limit that comes back after it was
+// removed is another one.
+type WalkLimit struct {
+	Limit, Version int
+	Max            int
+	Command        bool // scope command
+	Rate           bool // one start per tick
 }
 
 // An OpKind is one call of a store, or the passing of time.
@@ -52,13 +62,14 @@ const (
 	OpCancel               // Command, or Force; Want.Cancel
 	OpDelete               // Command, in any place; Want.Found
 	OpPause                // Queue: Pause 0 takes it back, 1 is intake, 2 both lanes
+	OpLimits               // Limits are those in force from now on
 	OpTick                 // time passes
 	endOfOps
 )
 
 // String names the operation.
 func (k OpKind) String() string {
-	return [...]string{"submit", "claim", "repeat claim", "renew", "settle", "cancel", "delete", "pause", "tick"}[k]
+	return [...]string{"submit", "claim", "repeat claim", "renew", "settle", "cancel", "delete", "pause", "limits", "tick"}[k]
 }
 
 // A LeaseRef names the lease that a claim gave on a command. The replay keeps the lease names that the store drew.
@@ -102,13 +113,18 @@ type Op struct {
 	Types       []int
 	Leases      []LeaseRef
 
-	Lease   LeaseRef
-	Outcome Outcome
-	Again   bool // this settle was sent before
-	Visit   bool // the claim gave a cancel visit
+	Lease     LeaseRef
+	Outcome   Outcome
+	Again     bool // this settle was sent before
+	Visit     bool // the claim gave a cancel visit
+	Unstarted bool // with GiveBack: its handler never ran
+
+	Limits []WalkLimit
 
 	Want  Want
 	After []View // the commands after it, by number
+	// Members are those of each limit that is in force after it, in the order of the numbers of the limits.
+	Members []int
 }
 
 // Want is the expected answer.
@@ -133,6 +149,7 @@ type View struct {
 	Resting                         bool
 	Starts, Failures, Losses, Polls int
 	CancelAsked                     bool
+	Holds                           []int // limits in force that it is a member of
 }
 
 // String is the operation on one line.
@@ -155,6 +172,8 @@ func (o Op) String() string {
 		return fmt.Sprintf("delete c%d -> found %v", o.Command, o.Want.Found)
 	case OpPause:
 		return fmt.Sprintf("pause q%d %d", o.Queue, o.Pause)
+	case OpLimits:
+		return fmt.Sprintf("limits %+v", o.Limits)
 	}
 	return o.Kind.String()
 }

@@ -3,50 +3,81 @@ package model_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/twolane/twolane/model"
 	"github.com/twolane/twolane/store"
-	"github.com/twolane/twolane/store/memstore"
 )
 
-// The walks of the model hold on the memory store: each answer, each record after each operation, and the audit.
-func TestWalksOnMemstore(t *testing.T) {
-	seeds, steps := 400, 250
-	if testing.Short() || model.RaceEnabled {
-		seeds = 100
+const steps = 250 // of a walk
+
+// seeds is how many walks are made on a store.
+func (s *kindOfStore) seeds() int {
+	switch {
+	case os.Getenv("TWOLANE_MODEL") == "full":
+		return s.walks * 10
+	case testing.Short() || model.RaceEnabled:
+		return s.walks / 4
 	}
-	seen := map[string]int{}
-	for seed := range seeds {
-		walk := model.Walk(uint64(seed), steps)
-		s := memstore.New()
-		if d := newReplay(t, s, walk).run(); d != "" {
-			t.Fatalf("seed %d: %s", seed, d)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		for _, op := range walk.Ops {
-			for _, what := range tell(op) {
-				seen[what]++
+	return s.walks
+}
+
+// The walks of the model hold on each store: each answer, each record after each operation, and the audit.
+func TestWalks(t *testing.T) {
+	for _, kind := range stores {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			seen := sights{}
+			for seed := range kind.seeds() {
+				walk := model.Walk(uint64(seed), steps)
+				s := kind.open(t)
+				if d := newReplay(t, s, walk).run(); d != "" {
+					t.Fatalf("seed %d: %s", seed, d)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				for _, op := range walk.Ops {
+					seen.note(op)
+				}
 			}
-		}
+			if kind.walks >= 100 {
+				seen.want(t, "visit", "two losses", "cancel 3", "settle unknown", "renew refused", "claim of one")
+			}
+			seen.want(t, usual...)
+			t.Logf("%d walks of %d operations: %v", kind.seeds(), steps, seen)
+		})
 	}
-	// A walk that never gets somewhere proves nothing about it.
-	for _, what := range []string{
-		"settle done", "settle already", "settle lost", "settle unknown", "renew lost", "renew refused", "renew cancel", "visit",
-		"loss", "two losses", "repeat", "resubmit", "SUCCEEDED", "FAILED error", "FAILED deadline_exceeded", "CANCELLED",
-		"cancel 1", "cancel 2", "cancel 3", "cancel 4", "claim of one", "paused",
-	} {
-		if seen[what] == 0 {
+}
+
+// usual is what walks show. A walk that never gets somewhere proves nothing about it.
+var usual = []string{
+	"settle done", "settle already", "settle lost", "renew lost", "renew cancel", "loss", "repeat", "resubmit", "SUCCEEDED", "FAILED error",
+	"FAILED deadline_exceeded", "CANCELLED", "cancel 1", "cancel 2", "cancel 4", "paused",
+}
+
+// sights counts what walks have shown.
+type sights map[string]int
+
+func (s sights) note(op model.Op) {
+	for _, what := range tell(op) {
+		s[what]++
+	}
+}
+
+func (s sights) want(t *testing.T, all ...string) {
+	t.Helper()
+	for _, what := range all {
+		if s[what] == 0 {
 			t.Errorf("no walk had: %s", what)
 		}
 	}
-	t.Logf("%d walks of %d operations: %v", seeds, steps, seen)
 }
 
 // tell names what an operation shows.
@@ -86,10 +117,18 @@ func tell(op model.Op) (out []string) {
 		if op.Pause > 0 {
 			out = append(out, "paused")
 		}
+	case model.OpLimits:
+		out = append(out, fmt.Sprintf("%d limits", len(op.Limits)))
+	}
+	if slices.ContainsFunc(op.Members, func(n int) bool { return n > 1 }) {
+		out = append(out, "two members")
 	}
 	for _, v := range op.After {
 		if v.Status.Terminal() {
 			out = append(out, strings.TrimSpace(v.Status.String()+" "+v.Reason.String()))
+		}
+		if v.Status == model.Pending && v.Place != model.Leased && len(v.Holds) > 0 {
+			out = append(out, "holder")
 		}
 		switch {
 		case v.Losses == 1:
@@ -102,15 +141,18 @@ func tell(op model.Op) (out []string) {
 }
 
 type replay struct {
-	t     *testing.T
-	s     store.Store
-	walk  *model.Trajectory
-	now   store.Millis
-	names map[model.LeaseRef]store.LeaseName
+	t        *testing.T
+	s        store.Store
+	walk     *model.Trajectory // its operations, or those so far
+	commands []model.WalkCommand
+	queues   int
+	now      store.Millis
+	names    map[model.LeaseRef]store.LeaseName
+	limits   []model.WalkLimit // in force
 }
 
 func newReplay(t *testing.T, s store.Store, walk *model.Trajectory) *replay {
-	return &replay{t: t, s: s, walk: walk, now: 2_000_000_000_000, names: map[model.LeaseRef]store.LeaseName{}}
+	return &replay{t: t, s: s, walk: walk, commands: walk.Commands, queues: walk.Queues, now: 2_000_000_000_000, names: map[model.LeaseRef]store.LeaseName{}}
 }
 
 func (r *replay) must(err error) {
@@ -145,29 +187,46 @@ func nonce(claim int) string      { return fmt.Sprintf("nonce%06d", claim) }
 
 // run plays the walk and says what the store did differently.
 func (r *replay) run() string {
+	r.begin()
+	for n, op := range r.walk.Ops {
+		got := model.Want{}
+		r.do(op, &got)
+		if d := r.compare(op, got); d != "" {
+			return r.say(n, d)
+		}
+	}
+	return r.audit()
+}
+
+func (r *replay) begin() {
 	clock := r.s.(store.Clocker)
 	r.must(clock.SetClock(r.t.Context(), r.now))
 	_, err := r.s.Maintain(r.t.Context())
 	r.must(err)
-	for q := range r.walk.Queues {
+	for q := range r.queues {
 		r.configure(func(c *store.QueueConfig) { c.CancelFor = model.WalkDelay(model.WalkCancelFor) }, q)
 	}
-	for n, op := range r.walk.Ops {
-		got := model.Want{}
-		r.do(op, &got)
-		slices.Sort(got.Granted)
-		want := op.Want
-		want.Granted = slices.Clone(want.Granted)
-		slices.Sort(want.Granted)
-		views := r.views(op)
-		if d := cmp.Diff(want, got) + cmp.Diff(op.After, views); d != "" {
-			var b strings.Builder
-			for _, o := range r.walk.Ops[:n+1] {
-				fmt.Fprintln(&b, o)
-			}
-			return fmt.Sprintf("operation %d (-model +store):\n%s\n%s", n, d, b.String())
-		}
+}
+
+// compare holds the answer of an operation, and what is there after it, against the model.
+func (r *replay) compare(op model.Op, got model.Want) string {
+	slices.Sort(got.Granted)
+	want := op.Want
+	want.Granted = slices.Clone(want.Granted)
+	slices.Sort(want.Granted)
+	return cmp.Diff(want, got, cmpopts.EquateEmpty()) + cmp.Diff(op.After, r.views(op)) + cmp.Diff(op.Members, r.members())
+}
+
+// say tells what was different after operation n, and how it came to it.
+func (r *replay) say(n int, what string) string {
+	var b strings.Builder
+	for _, o := range r.walk.Ops[:n+1] {
+		fmt.Fprintln(&b, o)
 	}
+	return fmt.Sprintf("operation %d (-model +store):\n%s\n%s", n, what, b.String())
+}
+
+func (r *replay) audit() string {
 	rep, err := r.s.Audit(r.t.Context())
 	r.must(err)
 	if len(rep.Violations) > 0 {
@@ -197,6 +256,8 @@ func (r *replay) do(op model.Op, got *model.Want) {
 		got.Found = rep.Results[0] == nil
 	case model.OpPause:
 		r.configure(func(q *store.QueueConfig) { q.Pause = store.PauseMode(op.Pause) }, op.Queue)
+	case model.OpLimits:
+		r.limit(op.Limits)
 	case model.OpTick:
 		r.now = r.now.Add(model.WalkTick)
 		r.must(r.s.(store.Clocker).SetClock(ctx, r.now))
@@ -211,8 +272,13 @@ func (r *replay) do(op model.Op, got *model.Want) {
 }
 
 func (r *replay) submit(ctx context.Context, op model.Op, got *model.Want) {
-	c := r.walk.Commands[op.Command]
+	c := r.commands[op.Command]
 	sub := store.Submission{ID: commandID(op.Command), Queue: queueName(c.Queue), Type: typeName(c.Type)}
+	for l := range 8 {
+		if c.Keys&(1<<l) != 0 {
+			sub.Keys = append(sub.Keys, store.Key{Name: fmt.Sprintf("k%d", l), Value: "v"})
+		}
+	}
 	if op.Delay > 0 {
 		sub.NotBefore = r.now.Add(model.WalkDelay(op.Delay))
 	}
@@ -274,7 +340,7 @@ var outcomes = map[model.Outcome]store.OutcomeKind{
 func (r *replay) settle(ctx context.Context, op model.Op, got *model.Want) {
 	res, err := r.s.Settle(ctx, store.SettleRequest{Worker: workerID(op), Items: []store.Settlement{{
 		ID: commandID(op.Lease.Command), Lease: r.names[op.Lease], Kind: outcomes[op.Outcome], Delay: model.WalkDelay(op.Delay),
-		HasHook: r.walk.Commands[op.Lease.Command].Hook, Again: op.Again,
+		HasHook: r.commands[op.Lease.Command].Hook, Again: op.Again, Unstarted: op.Unstarted,
 	}}})
 	r.must(err)
 	r.must(res[0].Err)
@@ -284,7 +350,7 @@ func (r *replay) settle(ctx context.Context, op model.Op, got *model.Want) {
 // views reads all commands.
 func (r *replay) views(op model.Op) []model.View {
 	var ids []string
-	for i := range r.walk.Commands {
+	for i := range r.commands {
 		ids = append(ids, commandID(i))
 	}
 	cmds, err := r.s.Get(r.t.Context(), ids, store.GetOptions{})
@@ -308,6 +374,7 @@ func (r *replay) views(op model.Op) []model.View {
 					v.Lease = model.LeaseRef{Command: i, Claim: -1}
 				}
 			}
+			v.Holds = r.holds(c)
 			if v.Resting = c.Losses >= 2 && c.Place != store.Leased; v.Resting {
 				v.Place = want.Place
 			}

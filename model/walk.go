@@ -7,7 +7,7 @@ import "math/rand/v2"
 // and submitted again. Each claim asks for everything that its queues and types have, or for one of several fresh
 // commands, so that every answer is determined: what a store does differently is a fault, of the store or of the model.
 func Walk(seed uint64, steps int) *Trajectory {
-	w := newWalk(seed)
+	w := newWalk(seed, false)
 	for len(w.t.Ops) < steps {
 		w.step()
 	}
@@ -36,6 +36,13 @@ type walker struct {
 	proc [maxWorkers]walkProcess
 
 	claims int
+
+	// Of walks with limits.
+	limits  bool
+	version [maxLimits]int
+	open    *openClaim
+	next    int // operation that is handed out next
+	stand   standing
 }
 
 type walkCommand struct {
@@ -49,6 +56,8 @@ type walkCommand struct {
 	names    int
 
 	starts, polls int
+
+	kept bool // it is still a member of a limit of scope command that was removed
 }
 
 type walkProcess struct {
@@ -68,16 +77,24 @@ type held struct {
 	sent  bool
 	out   Outcome
 	delay int
+
+	unstarted bool
 }
 
-func newWalk(seed uint64) *walker {
-	w := &walker{r: rand.New(rand.NewPCG(seed, 0x6d6f64656c)), t: &Trajectory{Seed: seed, Workers: maxWorkers, Queues: maxQueues}}
+func newWalk(seed uint64, limits bool) *walker {
+	w := &walker{r: rand.New(rand.NewPCG(seed, 0x6d6f64656c)), t: &Trajectory{Seed: seed, Workers: maxWorkers, Queues: maxQueues}, limits: limits}
 	sc := &Scenario{Name: "walk", MaxLosses: 5}
+	if limits {
+		sc.Limits = w.drawLimits()
+	}
 	for range maxCommands {
 		c := WalkCommand{Queue: w.r.IntN(maxQueues), Type: w.r.IntN(walkTypes), Hook: w.r.IntN(2) == 0}
+		if limits {
+			c.Keys = uint8(w.r.IntN(1 << maxLimits))
+		}
 		w.t.Commands = append(w.t.Commands, c)
 		sc.Commands = append(sc.Commands, Command{
-			Queue: uint8(c.Queue), Type: uint8(c.Type), Hook: c.Hook, Retries: 255, Later: true, Deadline: true,
+			Queue: uint8(c.Queue), Type: uint8(c.Type), Keys: c.Keys, Hook: c.Hook, Retries: 255, Later: true, Deadline: true,
 		})
 	}
 	for range maxWorkers {
@@ -114,6 +131,12 @@ func (w *walker) step() {
 		w.remove(i)
 	case n < 81:
 		w.pause(w.r.IntN(maxQueues))
+	case n < 82:
+		w.crash(p)
+	case n < 83 && w.limits:
+		w.changeLimit(w.r.IntN(maxLimits))
+	case n < 84 && w.limits:
+		w.stand = standing{on: true, p: p}
 	case n < 83:
 		w.crash(p)
 	case n < 84:
@@ -125,10 +148,19 @@ func (w *walker) step() {
 
 // emit adds an operation with the commands as they are after it.
 func (w *walker) emit(o Op) {
+	w.look(&o)
+	w.t.Ops = append(w.t.Ops, o)
+}
+
+func (w *walker) look(o *Op) {
 	for i := range w.s.cmd {
 		o.After = append(o.After, w.view(i))
 	}
-	w.t.Ops = append(w.t.Ops, o)
+	for l := range w.m.sc.Limits {
+		if w.s.max[l] != noLimit {
+			o.Members = append(o.Members, int(w.s.used(l)))
+		}
+	}
 }
 
 func (w *walker) view(i int) View {
@@ -142,6 +174,11 @@ func (w *walker) view(i int) View {
 	v.Resting = r.losses >= 2 && r.atRest()
 	if r.place == Leased {
 		v.Lease = LeaseRef{i, c.claim[r.name]}
+	}
+	for l := range w.m.sc.Limits {
+		if r.members&(1<<l) != 0 {
+			v.Holds = append(v.Holds, l)
+		}
 	}
 	return v
 }

@@ -16,6 +16,11 @@ func (w *walker) tick() {
 		}
 	}
 	w.now++
+	for l, lim := range w.m.sc.Limits {
+		if lim.Rate && w.s.max[l] != noLimit {
+			w.s.max[l] = 1
+		}
+	}
 	w.passes()
 	w.maintain()
 	w.emit(Op{Kind: OpTick})
@@ -86,9 +91,11 @@ func (w *walker) maintain() {
 		}
 	}
 	slices.SortFunc(due, func(a, b int) int { return cmp.Or(w.cmd[a].due-w.cmd[b].due, a-b) })
-	for _, i := range due {
+	for n, i := range due {
 		if w.s.cmd[i].place == Scheduled {
-			w.seq++
+			if n == 0 || w.cmd[due[n-1]].due < w.cmd[i].due { // those that fall due together arrive together
+				w.seq++
+			}
 			w.cmd[i].seq = w.seq
 		}
 		w.m.join(&w.s, i)

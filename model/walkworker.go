@@ -15,17 +15,25 @@ func (w *walker) claim(p int) {
 		}
 	}
 	eligible := w.eligible(p, &o)
-	if o.Free[Intake] > 0 && w.allFresh(eligible[Intake]) && len(eligible[Intake]) > 0 && w.r.IntN(2) == 0 {
-		o.Free[Intake] = 1
-		slices.SortFunc(eligible[Intake], func(a, b int) int { return w.cmd[a].seq - w.cmd[b].seq })
-		eligible[Intake] = eligible[Intake][:1]
+	if w.limits {
+		for lane := range o.Free {
+			o.Free[lane] = min(o.Free[lane], []int{1, 2, maxCommands}[w.r.IntN(3)])
+		}
+		w.ask(p, o, w.r.IntN(8) > 0)
+		return
+	}
+	if in := eligible[Intake]; o.Free[Intake] > 0 && w.allFresh(in) && len(in) > 0 && w.r.IntN(2) == 0 {
+		slices.SortFunc(in, func(a, b int) int { return w.cmd[a].seq - w.cmd[b].seq })
+		if len(in) == 1 || w.cmd[in[0]].seq < w.cmd[in[1]].seq { // of equals the store chooses
+			o.Free[Intake], eligible[Intake] = 1, in[:1]
+		}
 	}
 	w.claims++
 	o.Claim, pr.last = w.claims, w.claims
 	heard := w.r.IntN(8) > 0 // else the reply is lost
 	for lane := range o.Free {
 		for _, i := range eligible[lane] {
-			w.grant(p, i, heard)
+			w.grant(p, i, 0, heard)
 			o.Want.Granted = append(o.Want.Granted, i)
 		}
 	}
@@ -48,8 +56,7 @@ func (w *walker) eligible(p int, o *Op) (out [2][]int) {
 // allFresh reports whether these commands stand in one queue and have never come back, so that their order is known.
 func (w *walker) allFresh(cmds []int) bool {
 	for _, i := range cmds {
-		r := &w.s.cmd[i]
-		if r.fails > 0 || r.losses > 0 || w.t.Commands[i].Queue != w.t.Commands[cmds[0]].Queue {
+		if w.cmd[i].starts > 0 || w.t.Commands[i].Queue != w.t.Commands[cmds[0]].Queue {
 			return false
 		}
 	}
@@ -65,14 +72,17 @@ func (w *walker) some(n int) (out []int) {
 	return out
 }
 
-func (w *walker) grant(p, i int, heard bool) {
+func (w *walker) grant(p, i int, members uint8, heard bool) {
 	c, r := &w.cmd[i], &w.s.cmd[i]
-	w.m.lease(&w.s, p, i, 0)
+	w.m.lease(&w.s, p, i, members)
 	c.names++
 	r.name = uint8(c.names)
 	c.claim[r.name] = w.claims
 	c.leasedAt, c.renewed = w.now, w.now
 	c.starts++
+	if !r.has(visiting) {
+		c.kept = false
+	}
 	if heard {
 		w.learn(p, i)
 	}
@@ -108,6 +118,7 @@ func (w *walker) settle(p int) {
 	i := h.command()
 	if !h.sent {
 		h.out, h.delay = w.outcome(h.slot)
+		h.unstarted = w.limits && h.out == GiveBack && w.r.IntN(2) == 0
 	}
 	before := w.s.cmd[i]
 	current := before.place == Leased && before.name == h.name
@@ -117,11 +128,17 @@ func (w *walker) settle(p int) {
 	}
 	o := Op{
 		Kind: OpSettle, Worker: p, Incarnation: pr.incarnation, Lease: LeaseRef{i, h.claim}, Outcome: h.out, Delay: h.delay,
-		Again: h.sent, Visit: h.phase&phaseVisit != 0,
+		Again: h.sent, Visit: h.phase&phaseVisit != 0, Unstarted: h.unstarted,
+	}
+	if current && h.out == GiveBack && !h.unstarted {
+		w.s.cmd[i].flags &^= unknown // its handler has returned
 	}
 	o.Want.Answer = w.m.settle(&w.s, h.slot, h.out, h.sent)
 	if o.Want.Answer == OK {
 		c.due = w.now + h.delay
+		if h.unstarted {
+			c.starts--
+		}
 		if before.status == Processing && h.out != Visited && h.out != VisitFail && h.out != GiveBack {
 			c.polls++
 		}
