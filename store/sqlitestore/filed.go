@@ -147,7 +147,7 @@ func (w *writer) file(now rule.Now, rm *roomRow, l *lineRow, full bool, wait tim
 			s.takeOff(l)
 		}
 		if rm.lines == 0 {
-			rm.epoch, rm.asked = s.epoch(now), 0
+			rm.epoch, rm.asked, rm.at = s.epoch(now), 0, 0 // what was to be looked at has gone
 		}
 		if s.ns.filed == 0 {
 			s.ns.swept, s.ns.sweep = now.Run, 0
