@@ -18,6 +18,7 @@ const (
 	WaitPoll      Wait = "poll"            // the time of its next Check
 	WaitPaused    Wait = "queue_paused"    // the end of a pause
 	WaitNoWorker  Wait = "no_worker"       // a worker that serves its queue and can run its type in its lane
+	WaitGate      Wait = "gate"            // a gate of the workers that could run it
 	WaitPermits   Wait = "permits"         // a permit: all that there are are taken
 	WaitRate      Wait = "rate"            // a token of the queue's rate
 	WaitLimit     Wait = "limit"           // room under a limit, or a token of a rate limit
@@ -54,6 +55,8 @@ type Explanation struct {
 	Permits, Free int
 	// Limit is what stops it, if a limit does.
 	Limit *LimitWait
+	// Gate is what stops it, if a gate does: of those of the workers that could run it the one that opens first, as its worker last said.
+	Gate *GateState
 }
 
 // Explain says why a command stands where it stands. It makes a few bounded calls.

@@ -2,6 +2,7 @@ package twolane
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,11 +11,11 @@ import (
 )
 
 // obstacle is why eligible work of a lane does not start: the first that holds, in the order in which a claim meets them. WaitTurn is none.
-func obstacle(pause PauseMode, lane Lane, worker bool, free int, limit bool, rate Rate) Wait {
-	return obstacles(pause, lane, worker, free, limit, rate)[0]
+func obstacle(pause PauseMode, lane Lane, worker, gate bool, free int, limit bool, rate Rate) Wait {
+	return obstacles(pause, lane, worker, gate, free, limit, rate)[0]
 }
 
-func obstacles(pause PauseMode, lane Lane, worker bool, free int, limit bool, rate Rate) []Wait {
+func obstacles(pause PauseMode, lane Lane, worker, gate bool, free int, limit bool, rate Rate) []Wait {
 	var all []Wait
 	if pause == PauseAll || pause == PauseIntake && lane == Intake {
 		all = append(all, WaitPaused)
@@ -22,6 +23,8 @@ func obstacles(pause PauseMode, lane Lane, worker bool, free int, limit bool, ra
 	switch {
 	case !worker:
 		all = append(all, WaitNoWorker)
+	case gate:
+		all = append(all, WaitGate)
 	case limit:
 		all = append(all, WaitLimit)
 	case free == 0:
@@ -152,6 +155,10 @@ func (x *explainer) waitsForTime() {
 	case x.r.NotBefore > x.now.Wall && x.r.NotBefore >= x.r.Due:
 		x.Wait = WaitNotBefore
 		x.say("It may not run before %s.", x.at(x.Until))
+	case x.sentBack():
+		x.Wait = WaitGate
+		x.say("It waits, since %s; it is looked at again at %s.", x.gate(), x.at(x.Until))
+		return
 	default:
 		x.Wait = WaitBackoff
 		x.say("It waits after %s and runs again at %s.", x.after(), x.at(x.Until))
@@ -160,6 +167,64 @@ func (x *explainer) waitsForTime() {
 		x.Also = o
 		x.say("And then %s.", x.blame(o[0]))
 	}
+}
+
+// sentBack reports whether a gate has given the command back unstarted: nothing else puts one off that has neither failed nor been snoozed.
+func (x *explainer) sentBack() bool {
+	if x.r.Failures > 0 || x.r.Losses > 0 {
+		return false
+	}
+	if n := len(x.r.Events); n > 0 && (x.r.Events[n-1].Kind == store.EventSnoozed || x.r.Events[n-1].Kind == store.EventThrottled) {
+		return false
+	}
+	for i := range x.s.Workers {
+		for j := range x.s.Workers[i].Gates {
+			g := &x.s.Workers[i].Gates[j]
+			if g.Decision != "" && g.About(x.r.Lane(), x.r.Queue, x.r.Type) && hasKey(x.r, g.Key) {
+				x.Gate = g
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasKey reports whether a command has a key of the form name=value; every one has the empty one.
+func hasKey(r *store.Command, key string) bool {
+	name, value, _ := strings.Cut(key, "=")
+	return key == "" || name == "group" && r.Group == value ||
+		slices.ContainsFunc(r.Keys, func(k store.Key) bool { return k.Name == name && k.Value == value })
+}
+
+// gate says how the gate stands, for people.
+func (x *explainer) gate() string {
+	s := x.Gate.String()
+	if x.Gate.Opens != 0 && x.Gate.Decision == "" {
+		s += fmt.Sprintf(", which opens at %s", x.at(x.Gate.Opens.Time()))
+	}
+	return s
+}
+
+// heldByGate is the gate that keeps all workers from starting commands of a type, of several the one that opens first; nil if one of them may, or if there
+// are none.
+func heldByGate(workers []store.Worker, lane Lane, queue, typ string) *store.GateState {
+	var first *store.GateState
+	for i := range workers {
+		w := &workers[i]
+		if w.Draining || !slices.Contains(w.Queues, queue) || !slices.Contains(w.Types[lane], typ) {
+			continue
+		}
+		j := slices.IndexFunc(w.Gates, func(g store.GateState) bool {
+			return g.Class == "" && g.Decision == "" && (g.Budget == 0 || g.Full) && g.About(lane, queue, typ)
+		})
+		if j < 0 {
+			return nil
+		}
+		if g := &w.Gates[j]; first == nil || g.Opens != 0 && (first.Opens == 0 || g.Opens < first.Opens) {
+			first = g
+		}
+	}
+	return first
 }
 
 // after says what a backoff follows.
@@ -200,12 +265,15 @@ func (x *explainer) waitsForTurn() {
 	if x.Wait == WaitLimit && x.Limit.Next > 0 {
 		x.Until = x.AsOf.Add(x.Limit.Next)
 	}
+	if x.Wait == WaitGate && x.Gate.Opens != 0 {
+		x.Until = x.Gate.Opens.Time()
+	}
 	x.say("It could run, but %s.", x.blame(x.Wait))
 	for _, w := range x.Also {
 		x.say("Besides, %s.", x.blame(w))
 	}
 	switch {
-	case x.Wait == WaitNoWorker || x.Wait == WaitPaused || x.Wait == WaitLimit:
+	case x.Wait == WaitNoWorker || x.Wait == WaitPaused || x.Wait == WaitLimit || x.Wait == WaitGate:
 	case x.AheadAtLeast:
 		x.say("At least %d others of the %s lane go before it.", x.Ahead, x.r.Lane())
 	case x.Ahead == 1:
@@ -226,7 +294,10 @@ func (x *explainer) obstacles() []Wait {
 	}
 	all, free, some := permits(x.s.Workers, x.r.Queue, lane, []string{x.r.Type})
 	x.Permits, x.Free = all, free
-	return obstacles(pause, lane, some, free, x.Limit != nil, rate)
+	if !rule.Class(x.r).Visit() {
+		x.Gate = heldByGate(x.s.Workers, lane, x.r.Queue, x.r.Type)
+	}
+	return obstacles(pause, lane, some, x.Gate != nil, free, x.Limit != nil, rate)
 }
 
 // blame says what an obstacle is, to go after "but" or "then".
@@ -242,6 +313,8 @@ func (x *explainer) blame(w Wait) string {
 		return fmt.Sprintf("no live worker serves queue %s and can run type %s in the %s lane", x.r.Queue, x.r.Type, lane)
 	case WaitPermits:
 		return fmt.Sprintf("all %d %s permits of the workers that can run it are taken", x.Permits, lane)
+	case WaitGate:
+		return x.gate()
 	case WaitLimit:
 		return x.Limit.String()
 	case WaitRate:

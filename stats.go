@@ -55,7 +55,7 @@ type LaneStats struct {
 	Permits, Free int
 	// Unclaimable commands are of types that no live worker can run in this lane.
 	Unclaimable int
-	// Waits is why the eligible commands wait: [WaitPaused], [WaitNoWorker], [WaitLimit], [WaitPermits], [WaitRate] or [WaitTurn]; empty if there are none.
+	// Waits is why the eligible commands wait: [WaitPaused], [WaitNoWorker], [WaitGate], [WaitLimit], [WaitPermits], [WaitRate] or [WaitTurn]; empty if there are none.
 	Waits Wait
 	// Starved is true when the oldest eligible command has waited for two seconds, twice the pace at which workers look by themselves.
 	Starved bool
@@ -82,6 +82,7 @@ type WorkerStats struct {
 	Types                   [2][]string // by lane
 	Permits, Running        [2]int      // by lane
 	Draining                bool
+	Gates                   []GateState // of its gates those that hold something back
 }
 
 // Stats reads the numbers of the named queues, or of all that are known. Its cost does not grow with the number of commands.
@@ -136,7 +137,7 @@ func assemble(s store.Stats, cfg *Config) Stats {
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		st.Workers = append(st.Workers, WorkerStats{ID: w.ID, Name: w.Name, Host: w.Host, Version: w.Version, PID: w.PID, Started: w.Started.Time(),
-			Seen: w.Seen.Time(), Queues: w.Queues, Types: w.Types, Permits: w.Permits, Running: w.Running, Draining: w.Draining})
+			Seen: w.Seen.Time(), Queues: w.Queues, Types: w.Types, Permits: w.Permits, Running: w.Running, Draining: w.Draining, Gates: w.Gates})
 	}
 	ahead := s.Run.Sub(s.AsOf)
 	for i := range s.Queues {
@@ -168,13 +169,14 @@ func laneStats(s *store.Stats, q *store.QueueStats, lane Lane, rate Rate) LaneSt
 		d.Oldest = max(0, s.AsOf.Sub(l.OldestEligible))
 	}
 	var types []string // in the lane now; none are known of commands that wait for a time
-	claimable := false
+	claimable, open := false, false
 	for _, t := range q.Types {
 		if t.Lane != lane || t.InLine == 0 && t.Leased == 0 {
 			continue
 		}
 		types = append(types, t.Type)
 		claimable = claimable || t.Workers > 0
+		open = open || t.Workers > 0 && heldByGate(s.Workers, lane, q.Queue, t.Type) == nil
 		if t.Workers == 0 {
 			d.Unclaimable += t.InLine
 		}
@@ -182,7 +184,7 @@ func laneStats(s *store.Stats, q *store.QueueStats, lane Lane, rate Rate) LaneSt
 	all, free, some := permits(s.Workers, q.Queue, lane, types)
 	d.Permits, d.Free = all, free
 	if d.Eligible > 0 {
-		d.Waits = obstacle(q.Pause, lane, claimable || len(types) == 0 && some, d.Free, l.Filed > 0, rate)
+		d.Waits = obstacle(q.Pause, lane, claimable || len(types) == 0 && some, claimable && !open, d.Free, l.Filed > 0, rate)
 		d.Starved = d.Oldest >= starvedAfter
 		d.Overloaded = lane == Repoll && d.Waits == WaitTurn && d.Oldest > overloadedAfter
 	}

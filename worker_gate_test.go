@@ -83,6 +83,15 @@ func TestGateClosedIsSaidAndOpens(t *testing.T) {
 		if n := w.metrics.get("twolane_gate_decisions_total{g,intake,override}"); n < 15 || n > 25 {
 			r.Errorf("%v decisions in 20 s", n)
 		}
+		e, err := r.client.Explain(r.Context(), ids[3])
+		if err != nil || e.Wait != twolane.WaitGate || e.Gate == nil || e.Gate.Gate != "g" || e.Gate.Reason != "override" || *e.Gate.Value != 0 ||
+			!e.Until.Equal(gs[0].Opens.Time()) || !strings.Contains(e.Text, "gate g is closed (override, value 0, maintenance of the backend)") {
+			r.Errorf("explain: %v %+v", err, e)
+		}
+		st, err := r.client.Stats(r.Context(), "default")
+		if err != nil || st.Queues[0].Lanes[twolane.Intake].Waits != twolane.WaitGate || len(st.Workers[0].Gates) != 1 {
+			r.Errorf("stats: %v %+v", err, st)
+		}
 		r.wait(ids...)
 		if took := time.Since(begin); took < time.Minute || took > time.Minute+sec/4+sec/10 {
 			r.Errorf("all ended after %v, the override after a minute", took)
@@ -201,6 +210,10 @@ func TestGateVerdicts(t *testing.T) {
 		time.Sleep(30 * sec)
 		if c := r.get(ids[2]); c.Status != twolane.StatusPending || c.Starts != 0 || c.Failures != 0 {
 			r.Errorf("waiting: %+v", c)
+		}
+		e, err := r.client.Explain(r.Context(), ids[2])
+		if err != nil || e.Wait != twolane.WaitGate || e.Gate == nil || e.Gate.Decision != "wait" || !strings.Contains(e.Text, "gate g lets it wait") || e.Until.IsZero() {
+			r.Errorf("explain: %v %+v", err, e)
 		}
 		if n := w.metrics.get("twolane_gate_decisions_total{g,intake,wait}"); n < 4 || n > 8 { // after 1, 2, 4, 8, 16 s
 			r.Errorf("%v waits in half a minute", n)

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -117,8 +118,11 @@ func (m *Meter) Run(ctx context.Context) {
 
 func (m *Meter) ask(ctx context.Context) {
 	begin := time.Now()
-	call, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+	call, cancel := context.WithTimeoutCause(ctx, m.cfg.Timeout, fmt.Errorf("no answer in %v", m.cfg.Timeout))
 	s, err := m.cfg.Ask(call)
+	if errors.Is(err, context.DeadlineExceeded) && call.Err() != nil {
+		err = context.Cause(call)
+	}
 	cancel()
 	if ctx.Err() != nil {
 		return

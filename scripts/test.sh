@@ -63,6 +63,8 @@ tools() {
 	need gcc gcc libc6-dev || return
 	if [ -z "${TWOLANE_REDIS_SERVER:-}" ]; then need redis-server redis-server || return; fi
 	"${TWOLANE_REDIS_SERVER:-redis-server}" --version
+	# Tests of gates against a real Prometheus are skipped, and say so, where there is none.
+	if [ -z "${TWOLANE_PROMETHEUS:-}" ]; then need prometheus prometheus || true; fi
 }
 
 format() {

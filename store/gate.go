@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,14 @@ type GateState struct {
 	Opens         Millis // when it opens by time alone; 0 is unknown
 	Reason        string
 	Detail        string
+	// Decision is "wait" or "refuse" if this is about commands that were sent back rather than about a budget; Key is then the declared key that all of
+	// them have, as name=value, or "", and Opens is when they come again.
+	Decision, Key string
+}
+
+// About reports whether the state is about commands of that lane, queue and type.
+func (g *GateState) About(l Lane, queue, typ string) bool {
+	return g.Lane == l && (len(g.Queues) == 0 || slices.Contains(g.Queues, queue)) && (len(g.Types) == 0 || slices.Contains(g.Types, typ))
 }
 
 // String says it for people.
@@ -29,6 +38,10 @@ func (g *GateState) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "gate %s ", g.Gate)
 	switch {
+	case g.Decision == "refuse":
+		b.WriteString("lets others go first")
+	case g.Decision != "":
+		b.WriteString("lets it " + g.Decision)
 	case g.Budget == 0:
 		b.WriteString("is closed")
 	case g.Full:

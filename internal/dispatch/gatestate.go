@@ -106,7 +106,35 @@ func (c *Core) holding(now time.Duration) []store.GateState {
 	for _, x := range held[:min(len(held), maxGateStates)] {
 		g.report = append(g.report, x.toState())
 	}
+	for _, b := range g.binds {
+		for k, row := range b.waits {
+			if now < row.until && len(g.report) < maxGateStates {
+				g.report = append(g.report, b.sent(c.cfg.Wall(now), now, k, row))
+			}
+		}
+	}
 	return g.report
+}
+
+// sent is the state of what a gate has sent back.
+func (b *bound) sent(wall time.Time, now time.Duration, k gate.Key, row *waitRow) store.GateState {
+	s := store.GateState{
+		Gate: b.Name, Lane: row.job.Lane, Queues: b.Queues, Types: b.Types, Class: row.job.Class, Up: true, Opens: store.At(wall.Add(row.until - now)),
+		Since: store.At(wall.Add(row.last - now)), Detail: cut(row.detail), Decision: row.decision.String(),
+	}
+	switch k.By {
+	case store.ByKey:
+		s.Key = k.Name + "=" + k.Value
+	case store.ByGroup:
+		s.Key = "group=" + k.Value
+	case store.ByType:
+		s.Types = []string{k.Value}
+	case store.ByQueue:
+		s.Queues = []string{k.Value}
+	default:
+		s.Queues, s.Types = []string{row.job.Queue}, []string{row.job.Type}
+	}
+	return s
 }
 
 // EachGate calls f for every cell that was looked at.

@@ -14,10 +14,13 @@ const (
 	maxWaitRows = 1000
 )
 
-// waitRow counts how often in a row a gate has let commands of one kind wait.
+// waitRow is what a gate has sent back of one kind: how often in a row, and the last time.
 type waitRow struct {
-	n    int
-	last time.Duration
+	n           int
+	last, until time.Duration
+	job         gate.Job // its queue, type, lane and class
+	decision    gate.Decision
+	detail      string
 }
 
 // verdicts takes out of a grant what a gate does not let run. It reports whether anything is left.
@@ -92,10 +95,12 @@ func (c *Core) sentence(now, sent time.Duration, g *store.Grant, x *GateCell, jo
 		c.enqueue(it)
 		return
 	}
-	d := max(v.After, minGateWait)
-	if v.Decision == gate.Wait && v.After <= 0 {
-		d = x.b.wait(now, rowOf(job, v.Close))
+	row := x.b.row(now, rowOf(job, v.Close))
+	d := row.wait(now)
+	if v.After > 0 || v.Decision == gate.Refuse {
+		d = max(v.After, minGateWait)
 	}
+	row.until, row.job, row.decision, row.detail = max(row.until, now+d), *job, v.Decision, v.Detail
 	if v.Close != nil {
 		d = min(d, maxGateWait)
 		c.gates.hold = now + gateHold
@@ -105,13 +110,13 @@ func (c *Core) sentence(now, sent time.Duration, g *store.Grant, x *GateCell, jo
 	c.giveBack(now, sent, g, d, why)
 }
 
-// wait is how long the next of a row of waits is: a second that doubles to thirty.
-func (b *bound) wait(now time.Duration, k gate.Key) time.Duration {
+// row returns the row of a kind. There are so many at most; those that nobody has met for long go first.
+func (b *bound) row(now time.Duration, k gate.Key) *waitRow {
 	row := b.waits[k]
 	if row == nil {
 		if len(b.waits) >= maxWaitRows {
-			for k, r := range b.waits { // those that nobody has met for long, or any
-				if now-r.last > 2*maxGateWait || len(b.waits) >= maxWaitRows {
+			for k, r := range b.waits {
+				if now > r.until || len(b.waits) >= maxWaitRows {
 					delete(b.waits, k)
 				}
 			}
@@ -119,16 +124,18 @@ func (b *bound) wait(now time.Duration, k gate.Key) time.Duration {
 		row = &waitRow{}
 		b.waits[k] = row
 	}
+	return row
+}
+
+// wait is how long the next of a row of waits is: a second that doubles to thirty.
+func (r *waitRow) wait(now time.Duration) time.Duration {
 	switch {
-	case now-row.last > 2*maxGateWait:
-		row.n = 1
-	case row.n == 0 || now-row.last >= minGateWait: // those of one claim are one wait
-		row.n++
-	default:
-		return min(minGateWait<<(row.n-1), maxGateWait)
+	case r.n == 0 || now-r.last > 2*maxGateWait:
+		r.n, r.last = 1, now
+	case now-r.last >= minGateWait: // those of one claim are one wait
+		r.n, r.last = r.n+1, now
 	}
-	row.last = now
-	return min(minGateWait<<min(row.n-1, 5), maxGateWait)
+	return min(minGateWait<<min(r.n-1, 5), maxGateWait)
 }
 
 // learn tells gates how an invocation ended for one of its commands.

@@ -160,7 +160,7 @@ func (s sink) all(st *twolane.Stats, maxQueues int) {
 }
 
 // reasons are the values of label reason.
-var reasons = []twolane.Wait{twolane.WaitPaused, twolane.WaitNoWorker, twolane.WaitLimit, twolane.WaitPermits, twolane.WaitRate, twolane.WaitTurn}
+var reasons = []twolane.Wait{twolane.WaitPaused, twolane.WaitNoWorker, twolane.WaitGate, twolane.WaitLimit, twolane.WaitPermits, twolane.WaitRate, twolane.WaitTurn}
 
 func (s sink) queue(q *twolane.QueueStats, workers []twolane.WorkerStats) {
 	in, re := &q.Lanes[twolane.Intake], &q.Lanes[twolane.Repoll]
