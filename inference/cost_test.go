@@ -121,7 +121,7 @@ func TestMeasureCost(t *testing.T) {
 				}
 				items = append(items, it)
 			}
-			if err := d.push(t.Context(), items); err != nil {
+			if _, err := d.push(t.Context(), items); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -132,13 +132,14 @@ func (d *deliverer) step(ctx context.Context) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, deliverTry)
 	defer cancel()
-	items := make([]store.PushItem, 0, len(es))
+	items, of := make([]store.PushItem, 0, len(es)), make(map[uint64]*store.Command, len(es))
 	var ack []uint64
 	for i := range es {
 		it, err := d.item(ctx, &es[i])
 		if err != nil {
 			return len(es), err
 		}
+		of[it.Seq] = es[i].Command
 		if it.List == "" {
 			ack = append(ack, it.Seq)
 			continue
@@ -153,28 +154,36 @@ func (d *deliverer) step(ctx context.Context) (int, error) {
 	if len(items) == 0 {
 		return len(es), nil
 	}
+	deliver := d.send
 	if d.pusher != nil {
-		return len(es), d.push(ctx, items)
+		deliver = d.push
 	}
-	return len(es), d.send(ctx, items)
+	done, err := deliver(ctx, items)
+	for _, seq := range done {
+		d.p.numbers.delivered(of[seq])
+	}
+	return len(es), err
 }
 
 // push hands results over in the step that ends their entries.
-func (d *deliverer) push(ctx context.Context, items []store.PushItem) error {
+func (d *deliverer) push(ctx context.Context, items []store.PushItem) (done []uint64, err error) {
 	states, err := d.pusher.Push(ctx, topic, items)
 	for i, s := range states {
-		if s == store.PushRefused {
+		switch s {
+		case store.PushDone:
+			done = append(done, items[i].Seq)
+		case store.PushRefused:
 			err = errors.Join(err, fmt.Errorf("%s is no list", items[i].List))
 		}
 	}
-	return err
+	return done, err
 }
 
 // unset takes a key away if it has a value.
 var unset = rueidis.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
 // send pushes results to a Redis that the store is not part of, and ends their entries after that.
-func (d *deliverer) send(ctx context.Context, items []store.PushItem) error {
+func (d *deliverer) send(ctx context.Context, items []store.PushItem) (done []uint64, err error) {
 	r := d.p.redis
 	var cmds rueidis.Commands
 	var of []int
@@ -201,10 +210,10 @@ func (d *deliverer) send(ctx context.Context, items []store.PushItem) error {
 		ack = append(ack, it.Seq)
 	}
 	if len(ack) == 0 {
-		return all
+		return nil, all
 	}
 	if _, err := d.st.Outbox(ctx, store.OutboxRequest{Topic: topic, Ack: ack}); err != nil {
-		return errors.Join(all, err)
+		return nil, errors.Join(all, err)
 	}
 	// What is left of delivered requests ends by itself if this fails.
 	var old []string
@@ -220,17 +229,17 @@ func (d *deliverer) send(ctx context.Context, items []store.PushItem) error {
 	}
 	for _, key := range old {
 		if err := r.Do(ctx, r.B().Del().Key(key).Build()).Error(); err != nil {
-			return errors.Join(all, err)
+			return ack, errors.Join(all, err)
 		}
 	}
 	if len(conds) > 0 {
 		for _, res := range unset.ExecMulti(ctx, r, conds...) {
 			if err := res.Error(); err != nil {
-				return errors.Join(all, err)
+				return ack, errors.Join(all, err)
 			}
 		}
 	}
-	return all
+	return ack, all
 }
 
 // item is the record of an end, its list, and the keys that have had their day with it.

@@ -32,14 +32,18 @@ func (o *pool) handle(ctx context.Context, j *job) (twolane.Outcome, error) {
 	if a.q == nil { // it was taken out of the configuration while the request waited
 		return twolane.Snooze(30 * time.Second), nil
 	}
+	n := p.numbers.of(a.q)
+	n.started(j.Starts() == 1, time.Since(j.Created()))
 	raw, err := a.member(ctx)
 	if err != nil {
 		return twolane.Outcome{}, err
 	}
 	if raw == nil {
+		n.ended(endedInvalid)
 		return a.fail(wire.CodeInvalid, "the member was kept for too long and is gone"), nil
 	}
 	if a.m, err = wire.Parse(raw); err != nil {
+		n.ended(endedInvalid)
 		return a.fail(wire.CodeInvalid, err.Error()), nil
 	}
 	token := a.m.Internal.Token
@@ -92,14 +96,15 @@ func (a *attempt) run(ctx context.Context) (twolane.Outcome, error) {
 	try, cancel := context.WithTimeout(ctx, a.p.cfg.HTTP.Timeout)
 	defer cancel()
 	n := a.p.numbers.of(a.q)
-	n.sent(a.job.Starts() == 1)
+	n.sent()
 	began := time.Now()
 	res, err := a.p.sender.send(try, r.target, r.header, r.body)
-	n.answered(time.Since(began), time.Since(a.job.Created()))
+	n.answered(time.Since(began))
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return a.answer(ctx, res)
 	case errors.Is(err, errTooLarge):
+		n.ended(endedFailed)
 		return a.fail(wire.CodeInference, err.Error()), nil
 	case cause == nil: // it was the attempt that failed
 		return a.again(ctx, &sendError{err}, 0, nil)
@@ -137,14 +142,15 @@ func (a *attempt) answer(ctx context.Context, res *response) (twolane.Outcome, e
 		if err != nil {
 			return twolane.Outcome{}, err
 		}
-		n.ended(false)
+		n.ended(endedHTTP)
 		return twolane.Fail(fmt.Errorf("%s%d", answeredPrefix, res.status)).WithResult(value), nil
 	}
 	value, err := a.keep(ctx, record)
 	if err != nil {
 		return twolane.Outcome{}, err
 	}
-	n.ended(true)
+	n.ended(endedOK)
+	n.tokens(res.body)
 	return twolane.Done(value), nil
 }
 
@@ -163,14 +169,15 @@ func (a *attempt) again(ctx context.Context, err error, asked time.Duration, las
 		if last == nil && wait < leastWait {
 			return twolane.Outcome{}, twolane.RetryAfter(err, max(left, 0)) // the engine ends it, as over its deadline
 		}
-		n.ended(false)
 		if last == nil {
+			n.ended(endedFailed)
 			return a.fail(wire.CodeInference, err.Error()), nil
 		}
 		value, e := a.keep(ctx, last)
 		if e != nil {
 			return twolane.Outcome{}, e
 		}
+		n.ended(endedHTTP)
 		return twolane.Fail(err).WithResult(value), nil
 	}
 	n.retried()
@@ -226,6 +233,7 @@ func (p *Processor) bury(_ context.Context, j *job) (twolane.Outcome, error) {
 	out := twolane.Fail(errors.New(meta[metaWhy]))
 	if meta[metaRoute] != "" {
 		p.pushes(j)
+		p.numbers.ofID(meta[metaQueue]).ended(endedInvalid)
 		out = out.WithResult(wire.Failure(meta[metaRequest], meta[metaToken], wire.CodeInvalid, meta[metaWhy]).Bytes())
 	}
 	return out, nil

@@ -1,9 +1,14 @@
 package inference
 
 import (
+	"bytes"
+	"encoding/json"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/twolane/twolane/inference/wire"
+	"github.com/twolane/twolane/store"
 )
 
 // numbers are what this process has counted, by queue.
@@ -15,28 +20,58 @@ type numbers struct {
 	reloadAt            atomic.Int64 // unix seconds of the last good one
 }
 
+// How requests end, as the label outcome has it.
+const (
+	endedOK = iota // a response below 400
+	endedHTTP
+	endedDeadline
+	endedCancelled
+	endedDropped
+	endedInvalid
+	endedFailed
+	endings
+)
+
+var endNames = [endings]string{"ok", "http_error", "deadline_exceeded", "cancelled", "dropped", "invalid", "failed"}
+
 // tally are the numbers of one queue.
 type tally struct {
-	id, name, pool string
+	id string
 
-	takenN, duplicates, dead                 atomic.Int64
-	first, retries, succeeded, failed, sheds atomic.Int64
-	flying                                   atomic.Int64
-	inference, residence                     histogram
+	takenN, duplicates, dead atomic.Int64
+	first, attempts          atomic.Int64
+	retries, sheds           atomic.Int64
+	ends                     [endings]atomic.Int64
+	flying                   atomic.Int64
+	input, output            atomic.Int64 // tokens
+	inference, residence     histogram
 }
 
 func newNumbers() *numbers { return &numbers{by: map[string]*tally{}} }
 
 // of is the tally of a queue; it is made when it is first asked for and stays.
-func (n *numbers) of(q *queue) *tally {
+func (n *numbers) of(q *queue) *tally { return n.ofID(q.ID) }
+
+func (n *numbers) ofID(id string) *tally {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t := n.by[q.ID]
+	t := n.by[id]
 	if t == nil {
-		t = &tally{id: q.ID, name: q.Name, pool: q.Pool, inference: newHistogram(inferenceBuckets), residence: newHistogram(residenceBuckets)}
-		n.by[q.ID] = t
+		t = &tally{id: id, inference: newHistogram(inferenceBuckets), residence: newHistogram(residenceBuckets)}
+		n.by[id] = t
 	}
 	return t
+}
+
+// all lists the tallies.
+func (n *numbers) all() []*tally {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make([]*tally, 0, len(n.by))
+	for _, t := range n.by {
+		out = append(out, t)
+	}
+	return out
 }
 
 func (n *numbers) taken(q *queue, dead bool) {
@@ -59,30 +94,71 @@ func (n *numbers) reloaded(ok bool, at time.Time) {
 	n.reloadBad.Add(1)
 }
 
-// sent notes that an attempt begins.
-func (t *tally) sent(first bool) {
-	t.flying.Add(1)
-	if first {
-		t.first.Add(1)
+// delivered notes the end of a request that no handler made.
+func (n *numbers) delivered(c *store.Command) {
+	if len(c.Result) > 0 {
+		return // its handler has noted it
+	}
+	t := n.ofID(c.Metadata[metaQueue])
+	switch r := ending(c); r.ErrorCode {
+	case wire.CodeDeadline:
+		t.ended(endedDeadline)
+	case wire.CodeCancelled:
+		t.ended(endedCancelled)
+	case wire.CodeGateDropped:
+		t.ended(endedDropped)
+	case wire.CodeInvalid:
+		t.ended(endedInvalid)
+	case "":
+		t.ended(endedHTTP)
+	default:
+		t.ended(endedFailed)
 	}
 }
 
-// answered notes that an attempt has ended: how long it took, and how long the request has been in the store.
-func (t *tally) answered(took, since time.Duration) {
+// started notes that a worker has begun with a request that has been in the store for a time.
+func (t *tally) started(first bool, waited time.Duration) {
+	if first {
+		t.first.Add(1)
+		t.residence.observe(float64(max(0, waited).Milliseconds()))
+	}
+}
+
+// sent notes that an attempt begins.
+func (t *tally) sent() {
+	t.flying.Add(1)
+	t.attempts.Add(1)
+}
+
+// answered notes that an attempt has ended.
+func (t *tally) answered(took time.Duration) {
 	t.flying.Add(-1)
 	t.inference.observe(float64(took.Milliseconds()))
-	t.residence.observe(float64(since.Milliseconds()))
 }
 
 func (t *tally) retried() { t.retries.Add(1) }
 func (t *tally) shed()    { t.sheds.Add(1) }
 
-// ended notes that a request was answered for good.
-func (t *tally) ended(ok bool) {
-	if ok {
-		t.succeeded.Add(1)
-	} else {
-		t.failed.Add(1)
+// ended notes that a request has ended.
+func (t *tally) ended(how int) { t.ends[how].Add(1) }
+
+// tokens counts those that a response says it was about, if it does.
+func (t *tally) tokens(body []byte) {
+	name := []byte(`"usage"`)
+	for at := bytes.LastIndex(body, name); at >= 0; at = bytes.LastIndex(body[:at], name) {
+		rest := bytes.TrimLeft(body[at+len(name):], " \t\r\n")
+		if len(rest) == 0 || rest[0] != ':' {
+			continue
+		}
+		var u struct {
+			In  int64 `json:"prompt_tokens"`
+			Out int64 `json:"completion_tokens"`
+		}
+		if json.NewDecoder(bytes.NewReader(rest[1:])).Decode(&u) == nil && u.In >= 0 && u.Out >= 0 && u.In+u.Out > 0 {
+			t.input.Add(u.In)
+			t.output.Add(u.Out)
+			return
+		}
 	}
 }
 
@@ -110,4 +186,16 @@ func (h *histogram) observe(v float64) {
 	}
 	h.counts[i].Add(1)
 	h.sum.Add(int64(v))
+}
+
+// read is the histogram with its values times scale.
+func (h *histogram) read(scale float64) (count uint64, sum float64, buckets map[float64]uint64) {
+	buckets = make(map[float64]uint64, len(h.ends))
+	for i := range h.counts {
+		count += uint64(h.counts[i].Load())
+		if i < len(h.ends) {
+			buckets[h.ends[i]*scale] = count
+		}
+	}
+	return count, float64(h.sum.Load()) * scale, buckets
 }

@@ -54,6 +54,7 @@ type Processor struct {
 	oneStep  bool        // results can be pushed in the step of the settle
 	told     atomic.Bool // the producers' Redis tells of changes
 	session  session
+	backlog  backlog
 	ready    atomic.Bool // it has started and does not drain
 	draining atomic.Bool
 }
@@ -69,6 +70,9 @@ func New(cfg *config.Config, opt Options) (*Processor, error) {
 		return nil, err
 	}
 	p.queues.Store(&byID)
+	if err := p.makePools(); err != nil {
+		return nil, err
+	}
 	if p.sender, err = newSender(cfg); err != nil {
 		return nil, err
 	}
@@ -107,6 +111,9 @@ func (p *Processor) all() []*queue {
 
 func (p *Processor) queue(id string) *queue { return (*p.queues.Load())[id] }
 
+// Client is the client of the store that the processor works with. It is closed by Close.
+func (p *Processor) Client() *twolane.Client { return p.client }
+
 // Close releases what New made. Call it after Run.
 func (p *Processor) Close() error {
 	err := p.client.Close()
@@ -119,9 +126,6 @@ func (p *Processor) Close() error {
 // back for another processor to send, and delivers the results that there are.
 func (p *Processor) Run(ctx context.Context) error {
 	if err := p.configure(ctx); err != nil {
-		return err
-	}
-	if err := p.makePools(); err != nil {
 		return err
 	}
 	var deliverer sync.WaitGroup
@@ -138,6 +142,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.intake(ctx) })
 	wg.Go(func() { p.reload(ctx) })
+	wg.Go(func() { p.watchBacklog(ctx) })
 	errs := make([]error, len(p.pools))
 	for i, pool := range p.pools {
 		wg.Go(func() { errs[i] = pool.run(ctx) })

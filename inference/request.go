@@ -25,20 +25,34 @@ type outgoing struct {
 func (a *attempt) request(ctx context.Context) (r *outgoing, out twolane.Outcome, err error) {
 	target, err := a.q.target(a.m.Data.Endpoint)
 	if err != nil {
-		return nil, a.fail(wire.CodeInvalid, err.Error()), nil
+		return nil, a.invalid(err), nil
 	}
 	header, err := a.header()
 	if err != nil {
-		return nil, a.fail(wire.CodeInvalid, err.Error()), nil
+		return nil, a.invalid(err), nil
 	}
 	body, ok, err := a.body(ctx)
 	if err != nil {
 		return nil, twolane.Outcome{}, err
 	}
 	if !ok {
+		a.p.numbers.of(a.q).ended(endedFailed)
 		return nil, a.fail(wire.CodeUnavailable, "the payload is gone: "+wire.PayloadKey(a.m.Data.ID, a.m.Internal.Token)), nil
 	}
+	body, typ, err := transform(a.p.cfg.Transforms, a.m, body)
+	if err != nil {
+		return nil, a.invalid(err), nil
+	}
+	if typ != "" {
+		header.Set("Content-Type", typ)
+	}
 	return &outgoing{target: target, header: header, body: body}, out, nil
+}
+
+// invalid ends a request that can never be sent.
+func (a *attempt) invalid(err error) twolane.Outcome {
+	a.p.numbers.of(a.q).ended(endedInvalid)
+	return a.fail(wire.CodeInvalid, err.Error())
 }
 
 // header makes the headers: ours, then those of the caller, then what dispatch says of fairness and priority.

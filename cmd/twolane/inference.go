@@ -1,18 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
-	"strconv"
-	"sync"
-	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
@@ -20,6 +16,7 @@ import (
 	"github.com/twolane/twolane/inference"
 	"github.com/twolane/twolane/inference/config"
 	"github.com/twolane/twolane/internal/openstore"
+	"github.com/twolane/twolane/metrics/prom"
 )
 
 // inferenceFlags are the flags of inference that are not llm-d-async's.
@@ -127,12 +124,23 @@ func runInference(cmd *cobra.Command, std streams, f *inferenceFlags, up *config
 		return storeError(err)
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	p, err := inference.New(cfg, inference.Options{Store: st, Logger: log, Queues: again, Name: "inference", Version: readVersion().Version})
+	reg := prometheus.NewRegistry()
+	measured, err := prom.New(reg)
+	if err != nil {
+		return err
+	}
+	p, err := inference.New(cfg, inference.Options{Store: st, Logger: log, Metrics: measured, Queues: again, Name: "inference", Version: readVersion().Version})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	stop, err := serveHTTP(cfg.Serve.HealthPort, p.Health(), log)
+	reg.MustRegister(p.Collector(), prom.NewCollector(p.Client(), nil), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	stopMetrics, err := serveMetrics(&cfg.Serve, reg, log)
+	if err != nil {
+		return err
+	}
+	defer stopMetrics()
+	stop, err := serveHTTP(cfg.Serve.HealthPort, p.Health(), nil, log)
 	if err != nil {
 		return err
 	}
@@ -152,30 +160,4 @@ func inferenceLogger(w io.Writer, l config.Log) *slog.Logger {
 		return slog.New(slog.NewTextHandler(w, opt))
 	}
 	return slog.New(slog.NewJSONHandler(w, opt))
-}
-
-// serveHTTP serves on a port of all interfaces until stop is called; port 0 serves nothing.
-func serveHTTP(port int, h http.Handler, log *slog.Logger) (stop func(), err error) {
-	if port == 0 {
-		return func() {}, nil
-	}
-	ln, err := net.Listen("tcp", ":"+strconv.Itoa(port))
-	if err != nil {
-		return nil, err
-	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("a server has ended", "port", port, "error", err)
-		}
-	})
-	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if srv.Shutdown(ctx) != nil {
-			_ = srv.Close() // those who still wait are cut off
-		}
-		wg.Wait()
-	}, nil
 }

@@ -54,9 +54,21 @@ type upstreamTransforms struct {
 		Name       string `json:"name"`
 		Type       string `json:"type"`
 		Parameters struct {
-			Providers []string `json:"providers"`
+			Providers texts `json:"providers"`
 		} `json:"parameters"`
 	} `json:"requestTransforms"`
+}
+
+// texts is a list of texts, or one.
+type texts []string
+
+func (t *texts) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*t = texts{one}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(t))
 }
 
 // readJSON reads a value as llm-d-async does, with a warning for each key that nobody reads.
