@@ -250,7 +250,7 @@ func (d *deliverer) item(ctx context.Context, e *store.OutboxEntry) (store.PushI
 	it.Seq = e.Seq
 	id, token := meta[metaRequest], meta[metaToken]
 	switch {
-	case len(c.Result) == 0:
+	case len(c.Result) == 0, c.Reason == twolane.ReasonDropped:
 		it.Value = ending(c).Bytes()
 	case meta[metaRoute] != "" && string(c.Result) == atKey:
 		record, err := d.p.redis.Do(ctx, d.p.redis.B().Get().Key(recordKey(c.ID)).Build()).AsBytes()
@@ -284,6 +284,8 @@ func ending(c *store.Command) *wire.Result {
 		return wire.Failure(id, token, wire.CodeDeadline, "deadline exceeded")
 	case c.Reason == twolane.ReasonWorkerLost:
 		return wire.Failure(id, token, wire.CodeInference, "the processor died each time it sent the request")
+	case c.Reason == twolane.ReasonDropped && len(c.Result) > 0: // what the gate left
+		return &wire.Result{ID: id, Payload: string(c.Result), ErrorCode: wire.CodeGateDropped, ErrorMessage: "Too Many Requests", Token: token}
 	case c.Reason == twolane.ReasonDropped:
 		return wire.Failure(id, token, wire.CodeGateDropped, "Pool gating dropped request")
 	}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/twolane/twolane"
+	"github.com/twolane/twolane/gate"
 	"github.com/twolane/twolane/inference/wire"
 )
 
@@ -31,6 +33,10 @@ func (o *pool) handle(ctx context.Context, j *job) (twolane.Outcome, error) {
 	a := &attempt{p: p, o: o, q: p.queue(j.Metadata()[metaQueue]), job: j}
 	if a.q == nil { // it was taken out of the configuration while the request waited
 		return twolane.Snooze(30 * time.Second), nil
+	}
+	if lane, is := a.misplaced(); is {
+		p.mover.move(j.ID(), queueName(o.id, lane))
+		return twolane.Snooze(0), nil
 	}
 	n := p.numbers.of(a.q)
 	n.started(j.Starts() == 1, time.Since(j.Created()))
@@ -99,7 +105,10 @@ func (a *attempt) run(ctx context.Context) (twolane.Outcome, error) {
 	n.sent()
 	began := time.Now()
 	res, err := a.p.sender.send(try, r.target, r.header, r.body)
-	n.answered(time.Since(began))
+	took := time.Since(began)
+	n.answered(took)
+	a.o.ahead.observe(took)
+	a.judge(ctx, res, err)
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return a.answer(ctx, res)
@@ -122,6 +131,61 @@ func (e *sendError) Error() string {
 
 func (e *sendError) Unwrap() error { return e.err }
 
+// judge tells the breaker, and gates that learn, how the gateway fares.
+func (a *attempt) judge(ctx context.Context, res *response, err error) {
+	b := a.p.breaker(a.q.ID)
+	switch {
+	case err != nil && (context.Cause(ctx) != nil || errors.Is(err, errTooLarge)): // it was not the gateway
+	case err != nil, res.status >= 500 && res.header.Get("Retry-After") == "":
+		was := b.tripped()
+		b.failed(time.Now())
+		if !was && b.tripped() {
+			text := "it answered " + strconv.Itoa(status(res))
+			if err != nil {
+				text = err.Error()
+			}
+			a.p.log.Warn("a gateway fails; only probes are sent until it answers again", "queue", a.q.ID, "last", text)
+		}
+	default:
+		if b.succeeded(a.o.workers) {
+			a.p.log.Info("a gateway answers again", "queue", a.q.ID)
+		}
+	}
+	if res == nil {
+		return
+	}
+	a.job.Backend(load(res))
+}
+
+// load is what a response says about the load of the gateway.
+func load(res *response) gate.Response {
+	ms, _ := strconv.ParseFloat(res.header.Get("x-llm-d-flow-queue-duration-ms"), 64) // 0 is unknown
+	r := gate.Response{After: twolane.ParseRetryAfter(res.header.Get("Retry-After"), time.Now()), Queued: time.Duration(max(0, ms) * float64(time.Millisecond))}
+	if n, err := strconv.Atoi(res.header.Get("x-llm-d-flow-band-headroom")); err == nil && n >= 0 {
+		r.Room = &n
+	}
+	switch why := res.header.Get(droppedReason); {
+	case why == "rejected-ttl-expired":
+		r.Signal = gate.Expired
+	case why == "evicted":
+	case why == "rejected-saturated", res.status == http.StatusTooManyRequests, res.status == http.StatusServiceUnavailable && r.After > 0:
+		r.Signal = gate.Pushed
+	case res.status < 400:
+		r.Signal = gate.Succeeded
+	}
+	return r
+}
+
+// droppedReason is the header in which the gateway says why it did not serve a request.
+const droppedReason = "x-llm-d-request-dropped-reason"
+
+func status(res *response) int {
+	if res == nil {
+		return 0
+	}
+	return res.status
+}
+
 // answer says what a response means.
 func (a *attempt) answer(ctx context.Context, res *response) (twolane.Outcome, error) {
 	n := a.p.numbers.of(a.q)
@@ -133,7 +197,7 @@ func (a *attempt) answer(ctx context.Context, res *response) (twolane.Outcome, e
 		}
 		asked := twolane.ParseRetryAfter(res.header.Get("Retry-After"), time.Now())
 		text := fmt.Sprintf("%s%d: %s", answeredPrefix, res.status, cut(string(res.body), 32<<10))
-		if why := res.header.Get("x-llm-d-request-dropped-reason"); why != "" {
+		if why := res.header.Get(droppedReason); why != "" {
 			text = fmt.Sprintf("%s%d (%s): %s", answeredPrefix, res.status, why, cut(string(res.body), 32<<10))
 		}
 		return a.again(ctx, errors.New(text), asked, record)
@@ -165,7 +229,7 @@ func (a *attempt) again(ctx context.Context, err error, asked time.Duration, las
 		wait = time.Duration(float64(min(asked, left/2)) * (1 + rand.Float64()/4))
 	}
 	wait = min(wait, left/2)
-	if wait < leastWait || h.MaxAttempts > 0 && a.job.Starts() >= h.MaxAttempts {
+	if wait < leastWait || h.MaxAttempts > 0 && a.job.Failures()+1 >= h.MaxAttempts {
 		if last == nil && wait < leastWait {
 			return twolane.Outcome{}, twolane.RetryAfter(err, max(left, 0)) // the engine ends it, as over its deadline
 		}

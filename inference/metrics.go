@@ -102,6 +102,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if theirs {
 		reload(theirReloads)
 	}
+	if theirs {
+		c.gates(to)
+	}
 	for _, o := range p.pools {
 		to <- prometheus.MustNewConstMetric(descWorkers, prometheus.GaugeValue, float64(o.workers), o.id)
 		if theirs {
@@ -159,6 +162,56 @@ func (s *series) theirs(t *tally) {
 	s.gauge(theirFlying, float64(t.flying.Load()))
 	s.histogram(theirInference, &t.inference, 1)
 	s.histogram(theirResidence, &t.residence, 1)
+}
+
+var (
+	theirGateLabels = append(queueLabels[:len(queueLabels):len(queueLabels)], "inference_pool")
+	theirBudget     = theirDesc("dispatch_budget", "Share of the workers that the gate opens.")
+	theirDecisions  = theirDesc("gate_decisions_total", "Decisions of gates against sending.", "reason")
+	theirValue      = prometheus.NewDesc("llm_d_async_async_gate_metric_value", "What the source of the gate said last.", theirGateLabels, nil)
+	theirThreshold  = prometheus.NewDesc("llm_d_async_async_gate_metric_threshold", "What it is compared with.", theirGateLabels, nil)
+	theirSource     = prometheus.NewDesc("llm_d_async_async_gate_metric_source_available", "1 if the source answers.", theirGateLabels, nil)
+)
+
+// gates sends what llm-d-async tells of gates; those of a pool have no queue.
+func (c *collector) gates(to chan<- prometheus.Metric) {
+	for _, o := range c.p.pools {
+		o.mu.Lock()
+		bindings := o.gates
+		o.mu.Unlock()
+		for i := range bindings {
+			w, ok := bindings[i].Gate.(*watched)
+			if !ok {
+				continue
+			}
+			s, of := series{to: to, labels: []string{"", "", o.id}}, c.p.cfg.Pool(o.id).Gate
+			if len(bindings[i].Types) == 1 {
+				for _, q := range o.queues() {
+					if q.Gate != nil && typeName(q.ID) == bindings[i].Name {
+						s.labels, of = []string{q.ID, q.Name, o.id}, q.Gate
+					}
+				}
+			}
+			s.count(theirDecisions, w.closed.Load()+w.refused.Load()+w.dropped.Load(), "gate_closed")
+			s.count(theirDecisions, w.refused.Load(), "quota_exhausted")
+			s.count(theirDecisions, w.dropped.Load(), "dropped")
+			s.count(theirDecisions, 0, "error") // a gate without a reading is closed, and its requests wait
+			r := w.last.Load()
+			if r == nil {
+				continue
+			}
+			n := r.Normal()
+			s.gauge(theirBudget, n.Budget)
+			s.labels = append(s.labels, of.Pool())
+			s.gauge(theirValue, n.Value)
+			s.gauge(theirThreshold, n.Threshold)
+			up := 0.0
+			if n.Up {
+				up = 1
+			}
+			s.gauge(theirSource, up)
+		}
+	}
 }
 
 // waiting sends what the last look at the sets and the store has found.

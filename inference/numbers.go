@@ -96,7 +96,7 @@ func (n *numbers) reloaded(ok bool, at time.Time) {
 
 // delivered notes the end of a request that no handler made.
 func (n *numbers) delivered(c *store.Command) {
-	if len(c.Result) > 0 {
+	if len(c.Result) > 0 && c.Reason != store.ReasonDropped {
 		return // its handler has noted it
 	}
 	t := n.ofID(c.Metadata[metaQueue])

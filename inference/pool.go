@@ -2,11 +2,16 @@ package inference
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twolane/twolane"
+	"github.com/twolane/twolane/gate"
 	"github.com/twolane/twolane/inference/config"
 )
 
@@ -16,9 +21,12 @@ type pool struct {
 	id      string
 	workers int
 	slots   chan struct{} // held while a request is handled, also by a worker that drains
+	ahead   *claimAhead
+	ageing  *ageing // nil: priority is strict
 
 	mu     sync.Mutex
 	worker *twolane.Worker // the current one
+	gates  []gate.Binding  // its gates that the configuration names
 }
 
 func (p *Processor) makePools() error {
@@ -28,52 +36,74 @@ func (p *Processor) makePools() error {
 		if err != nil {
 			return err
 		}
-		p.pools = append(p.pools, &pool{p: p, id: c.ID, workers: n, slots: make(chan struct{}, n)})
+		o := &pool{p: p, id: c.ID, workers: n, slots: make(chan struct{}, n), ahead: &claimAhead{workers: n}}
+		if d := p.cfg.Dispatch.Ageing; d > 0 {
+			o.ageing = &ageing{after: d, starving: make([]atomic.Bool, len(p.lanes()))}
+		}
+		if _, err := o.bindings(o.queues(), nil); err != nil {
+			return err
+		}
+		p.pools = append(p.pools, o)
 	}
 	return nil
 }
 
-// types are the engine's types of the pool's queues.
-func (o *pool) types() map[string]bool {
-	out := map[string]bool{}
+// queues are those of the pool.
+func (o *pool) queues() (mine []*queue) {
 	for _, q := range o.p.all() {
 		if q.Pool == o.id {
-			out[typeName(q.ID)] = true
+			mine = append(mine, q)
 		}
 	}
-	return out
+	return mine
 }
 
-// run works until ctx ends. When queues are added a new worker takes over, and the one before it ends what it has begun.
+// plan is what a worker is made for: another one is needed when it changes.
+func plan(queues []*queue) string {
+	type part struct {
+		ID   string
+		Gate *config.Gate
+	}
+	parts := make([]part, len(queues))
+	for i, q := range queues {
+		parts[i] = part{q.ID, q.Gate}
+	}
+	b, err := json.Marshal(parts)
+	if err != nil { // it came from a file
+		panic(fmt.Sprintf("inference: %v", err))
+	}
+	return string(b)
+}
+
+// run works until ctx ends. When queues or their gates change a new worker takes over, and the one before it ends what it has begun.
 func (o *pool) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs error
 	defer wg.Wait()
-	have := map[string]bool{}
+	if o.ageing != nil {
+		wg.Go(func() { o.ageing.watch(ctx, o.p.client, o.laneQueues()) })
+	}
+	have := "none"
 	stop := context.CancelFunc(func() {})
+	defer func() { stop() }()
 	for {
 		changed := o.p.changed()
-		want := o.types()
-		fresh := false
-		for t := range want {
-			fresh = fresh || !have[t]
-		}
-		if fresh || len(have) == 0 {
-			w, err := o.newWorker(want)
+		queues := o.queues()
+		if want := plan(queues); want != have {
+			w, gates, err := o.newWorker(queues)
 			if err != nil {
-				stop()
 				return err
 			}
 			sub, cancel := context.WithCancel(ctx)
 			before := stop
 			stop, have = cancel, want
 			o.mu.Lock()
-			o.worker = w
+			o.worker, o.gates = w, gates
 			o.mu.Unlock()
 			wg.Go(func() {
 				err := w.Run(sub)
-				if ctx.Err() == nil && sub.Err() == nil && err != nil {
+				if err != nil && ctx.Err() == nil && sub.Err() == nil {
 					o.p.log.Error("a worker has ended", "pool", o.id, "error", err)
 				}
 				mu.Lock()
@@ -85,7 +115,6 @@ func (o *pool) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			wg.Wait()
-			stop()
 			mu.Lock()
 			defer mu.Unlock()
 			return errs
@@ -94,18 +123,36 @@ func (o *pool) run(ctx context.Context) error {
 	}
 }
 
-// newWorker makes a worker for requests of these types, and for dead letters if it is the default pool's.
-func (o *pool) newWorker(types map[string]bool) (*twolane.Worker, error) {
+// laneQueues are the engine's queues of the pool's lanes.
+func (o *pool) laneQueues() (names []string) {
+	for _, lane := range o.p.lanes() {
+		names = append(names, queueName(o.id, lane))
+	}
+	return names
+}
+
+// newWorker makes a worker for the requests of queues, and for dead letters if it is the first pool's.
+func (o *pool) newWorker(queues []*queue) (*twolane.Worker, []gate.Binding, error) {
+	lanes := o.laneQueues()
+	gates, err := o.bindings(queues, lanes)
+	if err != nil {
+		return nil, nil, err
+	}
 	cfg := twolane.WorkerConfig{
 		Name: o.p.opt.Name, Version: o.p.opt.Version, Concurrency: twolane.Lanes{Intake: o.workers + ahead(o.workers)}, PollInterval: time.Second,
-		DrainBudget: o.p.cfg.Drain, MaxRun: -1 * time.Nanosecond, Metrics: o.p.opt.Metrics, Logger: o.p.log,
+		DrainBudget: o.p.cfg.Drain, Metrics: o.p.opt.Metrics, Logger: o.p.log, Gates: slices.Clone(gates),
 	}
-	cfg.MaxRun = 0
-	for _, lane := range o.p.lanes() {
-		cfg.Queues = append(cfg.Queues, twolane.QueueShare{Name: queueName(o.id, lane)})
+	o.share(&cfg, lanes)
+	types := make([]string, len(queues))
+	for i, q := range queues {
+		types[i] = typeName(q.ID)
+		cfg.Gates = append(cfg.Gates, gate.Binding{Name: valid("breaker:", q.ID), Gate: o.p.breaker(q.ID), Queues: lanes, Types: types[i : i+1]})
 	}
-	if o.p.cfg.Dispatch.Policy == config.TierPriority {
-		cfg.Policy = twolane.Strict
+	if o.ageing != nil {
+		cfg.Gates = append(cfg.Gates, o.ageing.bindings(lanes)...)
+	}
+	if len(queues) > 0 {
+		cfg.Gates = append(cfg.Gates, gate.Binding{Name: "ahead", Gate: o.ahead, Queues: lanes, Types: types})
 	}
 	buries := o.id == o.p.cfg.Pools[0].ID
 	if buries {
@@ -113,15 +160,25 @@ func (o *pool) newWorker(types map[string]bool) (*twolane.Worker, error) {
 	}
 	w, err := twolane.NewWorker(o.p.client, cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for t := range types {
+	for _, t := range types {
 		twolane.Handle(w, t, twolane.Handler[[]byte, []byte]{Execute: o.handle, Backoff: twolane.Backoff{Base: time.Millisecond, Max: time.Millisecond}})
 	}
 	if buries || len(types) == 0 {
 		twolane.Handle(w, deadName, twolane.Handler[[]byte, []byte]{Execute: o.p.bury})
 	}
-	return w, nil
+	return w, gates, nil
+}
+
+// share says how the lanes of a pool share its permits.
+func (o *pool) share(cfg *twolane.WorkerConfig, lanes []string) {
+	for _, name := range lanes {
+		cfg.Queues = append(cfg.Queues, twolane.QueueShare{Name: name})
+	}
+	if o.p.cfg.Dispatch.Policy == config.TierPriority {
+		cfg.Policy = twolane.Strict
+	}
 }
 
 // take waits for a slot. Requests are claimed a little ahead, so that the next one is at hand when a slot becomes free; those that wait for long are put

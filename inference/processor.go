@@ -45,11 +45,13 @@ type Processor struct {
 	queues  atomic.Pointer[map[string]*queue] // by id
 	sender  *sender
 	flights *flights
+	mover   *mover
 	numbers *numbers
 	pools   []*pool
 
-	mu     sync.Mutex
-	change chan struct{} // closed when the queues have changed
+	mu       sync.Mutex
+	change   chan struct{}       // closed when the queues have changed
+	breakers map[string]*breaker // by id of the queue
 
 	oneStep  bool        // results can be pushed in the step of the settle
 	told     atomic.Bool // the producers' Redis tells of changes
@@ -84,6 +86,7 @@ func New(cfg *config.Config, opt Options) (*Processor, error) {
 	p.st = &pushing{Store: opt.Store}
 	p.client = twolane.NewClient(p.st, &twolane.Options{Logger: opt.Logger})
 	p.flights = newFlights(p)
+	p.mover = newMover(p.client)
 	return p, nil
 }
 
@@ -110,6 +113,21 @@ func (p *Processor) all() []*queue {
 }
 
 func (p *Processor) queue(id string) *queue { return (*p.queues.Load())[id] }
+
+// breaker is that of the gateway of a queue. It outlives reloads.
+func (p *Processor) breaker(id string) *breaker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.breakers == nil {
+		p.breakers = map[string]*breaker{}
+	}
+	b := p.breakers[id]
+	if b == nil {
+		b = &breaker{}
+		p.breakers[id] = b
+	}
+	return b
+}
 
 // Client is the client of the store that the processor works with. It is closed by Close.
 func (p *Processor) Client() *twolane.Client { return p.client }
@@ -138,6 +156,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	p.oneStep = d.pusher != nil
 	deliverer.Go(func() { d.run(after) })
 	deliverer.Go(func() { p.flights.watch(after) })
+	deliverer.Go(func() { p.mover.run(after) })
 
 	var wg sync.WaitGroup
 	wg.Go(func() { p.intake(ctx) })

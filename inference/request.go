@@ -92,16 +92,6 @@ func (a *attempt) header() (http.Header, error) {
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// lane is that of the request with the policy of lanes, else -1.
-func (a *attempt) lane() int {
-	d := &a.p.cfg.Dispatch
-	if d.Policy != config.TierPriority {
-		return -1
-	}
-	meta := a.job.Metadata()
-	return laneOf(a.q.classifies, meta[metaTier], meta[metaClass])
-}
-
 // body is the payload as it was written; ok is false if it is gone.
 func (a *attempt) body(ctx context.Context) (body []byte, ok bool, err error) {
 	if a.m.Data.Payload != nil {

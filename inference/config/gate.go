@@ -164,6 +164,23 @@ func (g *Gate) Validate(field string) error {
 	return nil
 }
 
+// Pool is the inference pool that the gate, or the first gate within it, asks about; empty if none does.
+func (g *Gate) Pool() string {
+	if g == nil {
+		return ""
+	}
+	if p := g.Params.Text("pool", ""); p != "" {
+		return p
+	}
+	inner, err := g.Inner()
+	for i := range inner {
+		if p := inner[i].Pool(); err == nil && p != "" {
+			return p
+		}
+	}
+	return ""
+}
+
 // Inner are the gates within a gate.
 func (g *Gate) Inner() ([]Gate, error) {
 	switch g.Type {
