@@ -228,9 +228,10 @@ func (a *attempt) again(ctx context.Context, err error, asked time.Duration, las
 	if asked > wait {
 		wait = time.Duration(float64(min(asked, left/2)) * (1 + rand.Float64()/4))
 	}
-	wait = min(wait, left/2)
-	if wait < leastWait || h.MaxAttempts > 0 && a.job.Failures()+1 >= h.MaxAttempts {
-		if last == nil && wait < leastWait {
+	wait = min(max(wait, leastWait), left/2)
+	over := wait < leastWait
+	if over || h.MaxAttempts > 0 && a.job.Failures()+1 >= h.MaxAttempts {
+		if last == nil && over {
 			return twolane.Outcome{}, twolane.RetryAfter(err, max(left, 0)) // the engine ends it, as over its deadline
 		}
 		if last == nil {
