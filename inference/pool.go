@@ -207,7 +207,7 @@ func (o *pool) give() { <-o.slots }
 const aheadFor = 250 * time.Millisecond
 
 // ahead is how many requests are claimed beside those in flight.
-func ahead(workers int) int { return min(max(2, workers/8), 64) }
+func ahead(workers int) int { return min(workers/8, 64) }
 
 // health says what is wrong with the pool's worker.
 func (o *pool) health() twolane.Health {

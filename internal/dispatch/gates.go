@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -11,15 +12,16 @@ import (
 // gates are the gates of a worker, each with a cell for every scope that its binding tells apart. What a cell counts follows from the live
 // invocations, and from nothing that anybody has to give back.
 type gates struct {
-	binds []*bound
-	asked int  // number of the last look: a gate is read once in it
-	turn  int  // of wants, when they share what little a gate leaves
-	short bool // the last claim asked for less than it wanted, and got less than it asked for
-	tries int  // such claims in a row
-	again bool // look at the next step: something was told, or has ended under a gate that was full
-	next  time.Duration
-	sent  bool          // something of the claim at hand was sent back
-	hold  time.Duration // no claim before it: what the last one brought was given back, and a key is being closed
+	binds  []*bound
+	strict bool // the order of the wants counts
+	asked  int  // number of the last look: a gate is read once in it
+	turn   int  // of wants, when they share what little a gate leaves
+	short  bool // the last claim asked for less than it wanted, and got less than it asked for
+	tries  int  // such claims in a row
+	again  bool // look at the next step: something was told, or has ended under a gate that was full
+	next   time.Duration
+	sent   bool          // something of the claim at hand was sent back
+	hold   time.Duration // no claim before it: what the last one brought was given back, and a key is being closed
 
 	report   []store.GateState // of what holds back
 	reported time.Duration     // when it was made
@@ -60,7 +62,8 @@ type GateCell struct {
 	noted  time.Duration // when a refusal was last counted
 }
 
-func (g *gates) init(bs []gate.Binding) {
+func (g *gates) init(bs []gate.Binding, strict bool) {
+	g.strict = strict
 	for _, b := range bs {
 		x := &bound{Binding: b, cells: map[cellKey]*GateCell{}, waits: map[gate.Key]*waitRow{}}
 		x.judge, _ = b.Gate.(gate.Judge)
@@ -114,6 +117,9 @@ func (c *Core) look(now time.Duration, x *GateCell) int {
 		age = wall.Sub(r.At)
 	}
 	x.left = max(0, x.pace.allowed(now, age, &r, permits, x.held)-x.held)
+	if r.Lag == 0 && r.Budget >= 1 { // the permits bound it, for all wants together: there is no room to be dealt out
+		x.left = math.MaxInt32
+	}
 	x.took(c, now, wall, r)
 	if x.full = x.left == 0; x.full {
 		x.refused(c, now)
@@ -277,6 +283,9 @@ func (g *gates) served(call *ClaimCall, reply *store.ClaimReply) (again bool) {
 	}
 	if len(reply.Grants) >= asked || asked == 0 {
 		g.tries = 0
+		if g.strict { // the first want comes first again
+			g.turn = 0
+		}
 		return false
 	}
 	g.turn++

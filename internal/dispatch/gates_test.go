@@ -358,3 +358,29 @@ func TestF010_GatesHoldNothing(t *testing.T) {
 		}
 	}
 }
+
+// An open gate leaves a strict order alone: each claim asks for the first queue first, and for all of them.
+func TestOpenGateKeepsTheOrder(t *testing.T) {
+	d := newDriver(t, func(c *Config) {
+		c.Permits, c.Policy = [2]int{8, 0}, Strict
+		c.Queues = []Queue{{Name: "q"}, {Name: "r"}, {Name: "s"}}
+		c.Types = []*Type{{Name: "a", Lanes: [2]bool{true, false}}, {Name: "b", Lanes: [2]bool{true, false}}}
+		c.Gates = []gate.Binding{{Name: "all", Gate: &knob{budget: 1}}, {Name: "one", Gate: &knob{budget: 1}, Types: []string{"a"}}}
+		c.Wall = func(now time.Duration) time.Time { return time.UnixMilli(2e12).Add(now) }
+	})
+	for i := range 5 {
+		d.step()
+		if d.claim == nil {
+			t.Fatal("no claim")
+		}
+		for j, w := range d.claim.Req.Wants {
+			if w.Queue != []string{"q", "r", "s"}[j] || w.Max != 8-i {
+				t.Fatalf("claim %d: want %d is %+v", i, j, w)
+			}
+		}
+		call := d.claim
+		d.claim = nil
+		d.c.Claimed(d.now, call, store.ClaimReply{Grants: d.cmds(fmt.Sprint(i)), Wants: make([]store.WantReport, len(call.Req.Wants))}, nil)
+		d.sleep(time.Second)
+	}
+}

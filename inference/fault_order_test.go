@@ -1,0 +1,184 @@
+package inference
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twolane/twolane/inference/config"
+	"github.com/twolane/twolane/inference/wire"
+)
+
+// Fifty requests at once take no poll interval and no batch.
+func TestFault14FiftyAtOnce(t *testing.T) {
+	r := newRig(t, nil)
+	r.gate.answer = func(w http.ResponseWriter, _ *http.Request, body string) { io.WriteString(w, body) }
+	r.start(r.cfg)
+	r.submit(member("warm", time.Minute, nil))
+	r.results("res-a", 1, 10*time.Second)
+	began := time.Now()
+	for i := range 50 {
+		r.submit(member(fmt.Sprint("m", i), time.Minute, nil))
+	}
+	r.results("res-a", 50, 10*time.Second)
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("it took %v", d)
+	}
+}
+
+func quotaGate(kind string, params config.Params) *config.Gate {
+	p := config.Params{"address": "unused:1"}
+	for k, v := range params {
+		p[k] = v
+	}
+	return &config.Gate{Type: kind, Params: p}
+}
+
+// A tenant over its quota, with many requests of early deadlines, delays nobody else.
+func TestFault17OverQuotaTenant(t *testing.T) {
+	r := newRig(t, func(c *config.Config) {
+		c.Queues[0].Gate = quotaGate("redis-quota", config.Params{"limit": 1, "mode": "concurrency"})
+	})
+	release := make(chan struct{})
+	r.gate.answer = func(w http.ResponseWriter, req *http.Request, _ string) {
+		if strings.HasPrefix(req.Header.Get("x-llm-d-inference-fairness-id"), "alice") {
+			<-release
+		}
+	}
+	r.start(r.cfg)
+	of := func(who string) func(*wire.Member) {
+		return func(m *wire.Member) { m.Data.Metadata = map[string]string{"userid": who} }
+	}
+	for i := range 20 {
+		r.submit(member(fmt.Sprint("alice", i), time.Minute, of("alice")))
+	}
+	r.until("alice runs", 10*time.Second, func() bool { return r.gate.count() == 1 })
+	began := time.Now()
+	for i := range 5 {
+		r.submit(member(fmt.Sprint("bob", i), time.Hour, of("bob")))
+	}
+	for _, x := range r.results("res-a", 5, 10*time.Second) {
+		if !strings.HasPrefix(x.ID, "bob") {
+			t.Errorf("%+v", x)
+		}
+	}
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("bob waited for %v", d)
+	}
+	if n := r.gate.count(); n != 6 {
+		t.Errorf("%d calls", n)
+	}
+	close(release)
+	r.results("res-a", 20, 30*time.Second)
+	if r.gate.most > 2 {
+		t.Errorf("%d at once, of two tenants with one each", r.gate.most)
+	}
+}
+
+// The earliest deadline of all queues of a pool goes first.
+func TestFault19DeadlinesAcrossQueues(t *testing.T) {
+	r := newRig(t, func(c *config.Config) {
+		c.Queues = append(c.Queues, config.Queue{Name: "q-b", BaseURL: c.Queues[0].BaseURL})
+		c.Pools = []config.Pool{{ID: config.DefaultPool, Workers: 1}}
+	})
+	hold := make(chan struct{})
+	r.gate.answer = func(w http.ResponseWriter, _ *http.Request, body string) {
+		if strings.Contains(body, "first") {
+			<-hold
+		}
+	}
+	// The processor claims a little ahead: what it had claimed before the others came may go before them.
+	r.start(r.cfg)
+	r.submit(member("first", time.Minute, nil))
+	r.until("it runs", 10*time.Second, func() bool { return r.gate.count() == 1 })
+	for i := 20; i > 0; i-- {
+		r.submit(member(fmt.Sprintf("m%02d", i), time.Duration(100+10*i)*time.Second, func(m *wire.Member) { m.Internal.RequestQueue = []string{"q-a", "q-b"}[i%2] }))
+	}
+	r.until("all are taken", 10*time.Second, func() bool { return r.do("EXISTS", "q-a", "q-b")[0] == "0" })
+	time.Sleep(400 * time.Millisecond) // what was claimed ahead is put back
+	close(hold)
+	r.results("res-a", 21, 20*time.Second)
+	var order []string
+	for _, c := range r.gate.seen()[1:] {
+		_, id, _ := strings.Cut(c.body, `"prompt":"`)
+		order = append(order, strings.TrimSuffix(id, `"}`))
+	}
+	wrong := 0
+	for i := range order {
+		if order[i] != fmt.Sprintf("m%02d", i+1) {
+			wrong++
+		}
+	}
+	if wrong > 3 {
+		t.Errorf("%d of %v are out of order", wrong, order)
+	}
+}
+
+// A queue whose gate is closed holds no worker: others of its pool go on.
+func TestFault20ClosedGateHoldsNoWorker(t *testing.T) {
+	r := newRig(t, func(c *config.Config) {
+		c.Pools = []config.Pool{{ID: config.DefaultPool, Workers: 2}}
+		c.Queues = append(c.Queues, config.Queue{Name: "q-b", BaseURL: c.Queues[0].BaseURL,
+			Gate: &config.Gate{Type: "wait-on-refuse", Params: config.Params{"gate": map[string]any{"gate_type": "redis", "gate_params": map[string]any{"address": c.Redis.URL}}}}})
+	})
+	r.do("SET", "dispatch-gate-budget", "0")
+	r.start(r.cfg)
+	for i := range 10 {
+		r.submit(member(fmt.Sprint("b", i), time.Minute, func(m *wire.Member) { m.Internal.RequestQueue, m.Internal.ResultQueue = "q-b", "res-b" }))
+	}
+	r.until("they are taken", 10*time.Second, func() bool { return r.do("EXISTS", "q-b")[0] == "0" })
+	for i := range 10 {
+		r.submit(member(fmt.Sprint("a", i), time.Hour, nil))
+	}
+	r.results("res-a", 10, 5*time.Second)
+	if n := r.gate.count(); n != 10 {
+		t.Errorf("%d calls with a closed gate", n)
+	}
+	r.do("SET", "dispatch-gate-budget", "1")
+	r.results("res-b", 10, 10*time.Second)
+}
+
+// The lanes of tier-priority are strict, and with ageing a lower one gets its turn while those above it have work.
+func TestFault18Tiers(t *testing.T) {
+	for _, ageing := range []time.Duration{0, time.Second} {
+		t.Run(ageing.String(), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *config.Config) {
+				c.Dispatch.Policy, c.Dispatch.Ageing = config.TierPriority, ageing
+				c.Pools = []config.Pool{{ID: config.DefaultPool, Workers: 16}}
+				base := c.Queues[0].BaseURL
+				c.Queues = []config.Queue{
+					{Name: "q-i", BaseURL: base, Labels: map[string]string{"tier": "interactive", "classification": "reserved"}},
+					{Name: "q-b", BaseURL: base, Labels: map[string]string{"tier": "batch"}},
+				}
+			})
+			r.gate.answer = func(w http.ResponseWriter, _ *http.Request, _ string) { time.Sleep(50 * time.Millisecond) }
+			r.start(r.cfg)
+			to := func(q string) func(*wire.Member) {
+				return func(m *wire.Member) { m.Internal.RequestQueue, m.Internal.ResultQueue = q, "res-"+q }
+			}
+			for i := range 1200 {
+				r.submit(member(fmt.Sprint("i", i), time.Hour, to("q-i")))
+			}
+			r.until("all are taken", 10*time.Second, func() bool { return r.do("EXISTS", "q-i")[0] == "0" })
+			r.submit(member("b", time.Minute, to("q-b")))
+			r.results("res-q-b", 1, 30*time.Second)
+			left := 0
+			for _, c := range r.gate.seen() {
+				if want := map[bool]string{true: "5", false: "0"}[strings.Contains(c.body, `"b"`)]; c.header.Get("x-gateway-priority") != want {
+					t.Fatalf("%s has priority %q", c.body, c.header.Get("x-gateway-priority"))
+				}
+			}
+			left = 1201 - r.gate.count()
+			if ageing == 0 && left > 60 {
+				t.Errorf("the batch request went before %d interactive ones", left)
+			}
+			if ageing > 0 && left < 100 {
+				t.Errorf("the batch request went when only %d interactive ones were left", left)
+			}
+		})
+	}
+}
