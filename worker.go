@@ -113,28 +113,41 @@ type DrainReport struct {
 	Lost      int           // whose lease was not current any more when their outcome came
 	Running   []string      // ids whose handlers have not returned: their leases end one visibility timeout later
 	Unsettled []string      // ids whose outcome the store has not confirmed
+	Abandoned []string      // ids whose handlers, abandoned before ([AbandonOverdue]), have not returned either: not among those held
 	Claim     bool          // a claim was not answered: what it may have got comes back one visibility timeout later
 	Took      time.Duration // from the begin of the drain
 }
 
-func (r *DrainReport) clean() bool { return len(r.Running) == 0 && len(r.Unsettled) == 0 && !r.Claim }
+func (r *DrainReport) clean() bool {
+	return len(r.Running) == 0 && len(r.Unsettled) == 0 && len(r.Abandoned) == 0 && !r.Claim
+}
 
-// DrainError is what [Worker.Run] returns when something was left at the end of its budget. Nothing is lost by it: it comes back one
-// visibility timeout later at the latest, and is run again.
+// DrainError is what [Worker.Run] returns when something was left at the end of its budget. No command is lost by it: it comes back one
+// visibility timeout later at the latest, and is run again. Handlers that have not returned go on until the process ends.
 type DrainError struct{ Report DrainReport }
 
 func (e *DrainError) Error() string {
 	var parts []string
 	if n := len(e.Report.Running); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d still run (%s)", n, some(e.Report.Running)))
+		parts = append(parts, fmt.Sprintf("%s not returned (%s)", have(n, "handler has", "handlers have"), some(e.Report.Running)))
+	}
+	if n := len(e.Report.Abandoned); n > 0 {
+		parts = append(parts, fmt.Sprintf("%s not returned (%s)", have(n, "abandoned handler has", "abandoned handlers have"), some(e.Report.Abandoned)))
 	}
 	if n := len(e.Report.Unsettled); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d outcomes were not taken by the store (%s)", n, some(e.Report.Unsettled)))
+		parts = append(parts, fmt.Sprintf("%s not confirmed by the store (%s)", have(n, "outcome was", "outcomes were"), some(e.Report.Unsettled)))
 	}
 	if e.Report.Claim {
 		parts = append(parts, "a claim was not answered")
 	}
 	return "drain ended after " + e.Report.Took.Round(time.Millisecond).String() + ": " + strings.Join(parts, ", ")
+}
+
+func have(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func some(ids []string) string {
@@ -288,7 +301,8 @@ func (w *Worker) ID() string { return w.id }
 // Run works until ctx ends, or Drain is called, and then drains: it claims nothing more, lets invocations finish, ends the contexts of
 // those that go on (at three quarters of the budget), gives back the commands whose handlers returned because of that, and takes the worker
 // off. It starts every goroutine of the worker and returns when all have ended, but for handlers that ignore the end of their
-// context: those are named in a [DrainError], and their leases run out. The values of ctx are those of the handlers' contexts.
+// context: those are named in a [DrainError], abandoned ones too, and the leases that they have run out. The values of ctx are those of the
+// handlers' contexts.
 func (w *Worker) Run(ctx context.Context) error {
 	loop, obs, err := w.prepare(ctx)
 	if err != nil {
@@ -303,7 +317,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Unlock()
 	if !report.clean() {
 		err := &DrainError{report}
-		w.log.Error("the worker has ended and left something", "error", err, "running", report.Running, "unsettled", report.Unsettled)
+		w.log.Error("the worker has ended and left something", "error", err,
+			"running", report.Running, "unsettled", report.Unsettled, "abandoned", report.Abandoned)
 		return err
 	}
 	return nil

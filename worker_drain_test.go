@@ -33,7 +33,7 @@ func (r *rig) drain(w *rigWorker, budget time.Duration) twolane.DrainReport {
 	}
 	<-w.ended
 	var left *twolane.DrainError
-	if clean := len(rep.Running)+len(rep.Unsettled) == 0 && !rep.Claim; clean != (w.err == nil) || !clean && !errors.As(w.err, &left) {
+	if clean := len(rep.Running)+len(rep.Unsettled)+len(rep.Abandoned) == 0 && !rep.Claim; clean != (w.err == nil) || !clean && !errors.As(w.err, &left) {
 		r.Errorf("Run returned %v after %+v", w.err, rep)
 	}
 	w.dead = w.err != nil
@@ -160,6 +160,49 @@ func TestF120_DrainEndsInTime(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 	})
+}
+
+// A handler that was abandoned has neither permit nor lease, but its goroutine is there: the drain names it too. One that has returned is forgotten.
+func TestDrainNamesAbandonedHandlers(t *testing.T) {
+	for _, returns := range []bool{false, true} {
+		t.Run(fmt.Sprint(returns), func(t *testing.T) {
+			rigged(t, 2*sec, func(r *rig) {
+				var cause box[error]
+				goesOn := time.Minute
+				if returns {
+					goesOn = 10 * sec
+				}
+				w := r.work(twolane.WorkerConfig{Overdue: twolane.AbandonOverdue, OverdueGrace: sec}, func(w *twolane.Worker) {
+					twolane.Handle(w, "a", handler{MaxRun: sec, Execute: func(ctx context.Context, j *job) (twolane.Outcome, error) {
+						_, err := r.stubborn(goesOn, &cause)(ctx, j)
+						return twolane.Done(nil), err
+					}})
+				})
+				id := r.submit(twolane.Submission{Type: "a"})[0]
+				time.Sleep(4 * sec)
+				if h := w.Health(); h.Abandoned != 1 || h.Leases != 0 {
+					r.Fatalf("%+v", h)
+				}
+				if _, err := r.client.Cancel(r.Context(), []string{id}, nil); err != nil {
+					r.Fatal(err)
+				}
+				rep := r.drain(w, 8*sec)
+				if returns {
+					if w.err != nil || len(rep.Abandoned) != 0 || rep.Took > 7*sec {
+						r.Errorf("%v %+v", w.err, rep)
+					}
+					return
+				}
+				if !slices.Equal(rep.Abandoned, []string{id}) || rep.Held != 0 || len(rep.Running) != 0 {
+					r.Errorf("%+v", rep)
+				}
+				if got := w.log.with("ERROR", "left something", "1 abandoned handler has not returned", id); len(got) != 1 {
+					r.Errorf("%q", w.log.with("ERROR"))
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
 }
 
 // The store is away while the worker drains: it ends in time, with an error that names what is left.

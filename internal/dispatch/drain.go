@@ -16,6 +16,7 @@ type Report struct {
 	Lost      int      // whose lease was not current any more when their outcome came
 	Running   []string // ids whose handlers have not returned: they keep their leases, which end one visibility timeout from now
 	Unsettled []string // ids whose outcome the store has not confirmed
+	Abandoned []string // ids whose handlers have not returned either, but whose leases were ended as losses before: not among the held ones
 	Claim     bool     // a claim call was not answered: what it got comes back one visibility timeout after it
 	Took      time.Duration
 }
@@ -115,8 +116,11 @@ func (c *Core) endDrain(now time.Duration) {
 	r.Took = now - d.start
 	for _, inv := range c.live {
 		for _, it := range inv.Items {
-			if it.phase == running {
+			switch {
+			case it.phase == running:
 				r.Running = append(r.Running, it.Cmd.ID)
+			case inv.gone && c.runs[it.Cmd.ID] == it:
+				r.Abandoned = append(r.Abandoned, it.Cmd.ID)
 			}
 		}
 	}
@@ -134,6 +138,7 @@ func (c *Core) endDrain(now time.Duration) {
 	}
 	slices.Sort(r.Running)
 	slices.Sort(r.Unsettled)
+	slices.Sort(r.Abandoned)
 	c.event(Event{Kind: Drained, D: r.Took, N: r.Held})
 }
 
