@@ -43,7 +43,17 @@ func TestF143_ExplainSaysWhatACommandWaitsFor(t *testing.T) {
 			e.worker("w1", "default", "a", 1, 0)
 			e.must(a)
 			e.finish(store.Settlement{Kind: store.OutcomeProcessing, Delay: 5 * time.Second})
-		}, twolane.WaitPoll, in(5 * time.Second), "next check is due", nil},
+		}, twolane.WaitPoll, in(5 * time.Second), "elsewhere; its next check is due", nil},
+		"poll after failed checks": {func(e *env) {
+			e.worker("w1", "default", "a", 1, 0)
+			e.must(a)
+			e.finish(store.Settlement{Kind: store.OutcomeProcessing, Delay: 5 * time.Second})
+			for range 2 {
+				time.Sleep(5 * time.Second)
+				c := e.claim("w1", "default", store.Repoll, "a")
+				e.settle(c, store.Settlement{Kind: store.OutcomeRetry, Delay: 5 * time.Second, Error: "403 Forbidden"})
+			}
+		}, twolane.WaitPoll, in(5 * time.Second), "elsewhere; after 2 failures in a row (403 Forbidden) its next check is due", nil},
 		"nobody": {func(e *env) {
 			e.worker("w1", "other", "a", 1, 0)
 			e.worker("w2", "default", "b", 1, 0)
@@ -90,7 +100,7 @@ func TestF143_ExplainSaysWhatACommandWaitsFor(t *testing.T) {
 			e.must(a)
 			e.claim("w1", "default", store.Intake, "a")
 			time.Sleep(3 * time.Second)
-		}, twolane.WaitHandler, none, "w1 (w on h, pid 7) runs Execute since", nil},
+		}, twolane.WaitHandler, none, "w1 (w on h, pid 7) has run Execute since", nil},
 		"a handler that ignores its time": {func(e *env) {
 			e.worker("w1", "default", "a", 1, 0)
 			e.must(a)

@@ -127,15 +127,15 @@ func (x *explainer) leased() {
 	switch {
 	case x.WorkerName == "":
 		x.Wait, x.Until = WaitLease, x.LeaseUntil
-		x.say("Worker %s, which ran %s since %s, is not alive any more. Another one takes over when its lease ends at %s.",
+		x.say("Worker %s, which had run %s since %s, is not alive any more. Another one takes over when its lease ends at %s.",
 			x.Worker, what, x.at(x.Since), x.at(x.LeaseUntil))
 	case x.r.Overdue:
 		x.Wait = WaitOverdue
-		x.say("Worker %s (%s) has it since %s, and %s ignores the end of its time. The lease is renewed as long as that process lives.",
+		x.say("Worker %s (%s) has had it since %s, and %s ignores the end of its time. The lease is renewed as long as that process lives.",
 			x.Worker, x.WorkerName, x.at(x.Since), what)
 	default:
 		x.Wait = WaitHandler
-		x.say("Worker %s (%s) runs %s since %s; its lease ends at %s if it is not renewed.", x.Worker, x.WorkerName, what, x.at(x.Since), x.at(x.LeaseUntil))
+		x.say("Worker %s (%s) has run %s since %s; its lease ends at %s if it is not renewed.", x.Worker, x.WorkerName, what, x.at(x.Since), x.at(x.LeaseUntil))
 	}
 	if x.r.CancelAsked != 0 {
 		x.say("Its cancel was asked for at %s.", x.at(x.r.CancelAsked.Time()))
@@ -151,7 +151,11 @@ func (x *explainer) waitsForTime() {
 		x.say("Its Cancel hook failed and is called again at %s; at %s it ends in any case.", x.at(x.Until), x.at(x.r.CancelUntil.Time()))
 	case x.r.Status == store.Processing:
 		x.Wait = WaitPoll
-		x.say("It is PROCESSING elsewhere; its next check is due at %s.", x.at(x.Until))
+		if x.r.Losses > 0 || x.r.Failures > 0 {
+			x.say("It is PROCESSING elsewhere; after %s its next check is due at %s.", x.after(), x.at(x.Until))
+		} else {
+			x.say("It is PROCESSING elsewhere; its next check is due at %s.", x.at(x.Until))
+		}
 	case x.r.NotBefore > x.now.Wall && x.r.NotBefore >= x.r.Due:
 		x.Wait = WaitNotBefore
 		x.say("It may not run before %s.", x.at(x.Until))
