@@ -1,6 +1,9 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+	"unicode/utf8"
+)
 
 // ValidName checks an id, queue, type, group, key name or value, topic or worker: 1 to 128 bytes of [A-Za-z0-9._:@/-], the
 // first a letter or digit. Names are compared byte by byte.
@@ -17,7 +20,8 @@ func ValidName(field, s string) error {
 		case b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z':
 		case i > 0 && (b == '.' || b == '_' || b == ':' || b == '@' || b == '/' || b == '-'):
 		default:
-			return &InvalidError{Field: field, Detail: fmt.Sprintf("%q has byte %q at %d; allowed are A-Z a-z 0-9 and, after the first, . _ : @ / -", s, b, i)}
+			_, n := utf8.DecodeRuneInString(s[i:])
+			return &InvalidError{Field: field, Detail: fmt.Sprintf("%q has %q at byte %d; allowed are A-Z a-z 0-9 and, after the first, . _ : @ / -", s, s[i:i+n], i)}
 		}
 	}
 	return nil

@@ -10,15 +10,9 @@ import (
 
 // ValidSettlement checks what a store must never write; the error names the field.
 func ValidSettlement(s *store.Settlement) error {
-	large := func(field string, n, most int) error {
-		if n <= most {
-			return nil
-		}
-		return &store.InvalidError{Field: field, Detail: fmt.Sprintf("has %d bytes or entries, at most %d are allowed", n, most), Max: most}
-	}
 	for _, err := range [...]error{
-		large("error", len(s.Error), store.MaxError), large("result", len(s.Result), store.MaxResult),
-		large("state", len(s.State), store.MaxState), large("follow_ups", len(s.FollowUps), store.MaxFollowUps),
+		large("error", len(s.Error), store.MaxError, "bytes"), large("result", len(s.Result), store.MaxResult, "bytes"),
+		large("state", len(s.State), store.MaxState, "bytes"), large("follow_ups", len(s.FollowUps), store.MaxFollowUps, "entries"),
 	} {
 		if err != nil {
 			return err

@@ -25,12 +25,9 @@ func ValidSubmission(s *store.Submission) error {
 			return err
 		}
 	}
-	large := func(field string, n, most int) error {
-		return &store.InvalidError{Field: field, Detail: fmt.Sprintf("has %d bytes or entries, at most %d are allowed", n, most), Max: most}
-	}
 	bad := func(field, detail string) error { return &store.InvalidError{Field: field, Detail: detail} }
-	if len(s.Keys) > store.MaxKeys {
-		return large("keys", len(s.Keys), store.MaxKeys)
+	if err := large("keys", len(s.Keys), store.MaxKeys, "entries"); err != nil {
+		return err
 	}
 	for i, k := range s.Keys {
 		if err := store.ValidName("keys.name", k.Name); err != nil {
@@ -43,11 +40,11 @@ func ValidSubmission(s *store.Submission) error {
 			return bad("keys", "are not sorted by distinct names")
 		}
 	}
-	if len(s.Params) > store.MaxParams {
-		return large("params", len(s.Params), store.MaxParams)
+	if err := large("params", len(s.Params), store.MaxParams, "bytes"); err != nil {
+		return err
 	}
-	if len(s.Metadata) > store.MaxMetadataKeys {
-		return large("metadata", len(s.Metadata), store.MaxMetadataKeys)
+	if err := large("metadata", len(s.Metadata), store.MaxMetadataKeys, "entries"); err != nil {
+		return err
 	}
 	n := 0
 	for k, v := range s.Metadata {
@@ -56,8 +53,8 @@ func ValidSubmission(s *store.Submission) error {
 		}
 		n += len(k) + len(v)
 	}
-	if n > store.MaxMetadata {
-		return large("metadata", n, store.MaxMetadata)
+	if err := large("metadata", n, store.MaxMetadata, "bytes"); err != nil {
+		return err
 	}
 	switch {
 	case s.Cost < 0 || s.Cost > store.MaxCost:
@@ -81,6 +78,14 @@ func ValidSubmission(s *store.Submission) error {
 		return bad("delay", "is too long")
 	}
 	return nil
+}
+
+// large refuses more than most of what a field has n of.
+func large(field string, n, most int, of string) error {
+	if n <= most {
+		return nil
+	}
+	return &store.InvalidError{Field: field, Detail: fmt.Sprintf("has %d %s, at most %d are allowed", n, of, most), Max: most}
 }
 
 const maxTime = store.Millis(7258118400000) // 2200-01-01
