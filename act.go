@@ -12,7 +12,7 @@ import (
 	"github.com/twolane/twolane/store"
 )
 
-// Selection says which commands an operation is for; see [IDs] and [Matching].
+// Selection says which commands an operation is for; see [IDs] and [Matching]. The zero value selects none.
 type Selection struct {
 	ids    []string
 	filter *Filter
@@ -50,7 +50,7 @@ const (
 // ActResult says what an operation did.
 type ActResult struct {
 	Done    int     // commands that it was done to; after repeated calls at least so many
-	Results []error // of [IDs], in order: nil is done; [ErrNotFound], [ErrState], a [UniqueHeldError], …
+	Results []error // of [IDs], in order: nil is done; [ErrNotFound], [ErrState], [ErrInvalid] for what is no id, a [UniqueHeldError], …
 	Resume  string  // not empty after an operation by filter that did not come to its end
 }
 
@@ -132,23 +132,29 @@ func (c *Client) act(ctx context.Context, verb string, req store.ActRequest, wha
 // actIDs does req to commands by id.
 func (c *Client) actIDs(ctx context.Context, req store.ActRequest, ids []string) (ActResult, error) {
 	var res ActResult
-	for _, id := range ids {
-		if err := store.ValidName("id", id); err != nil {
-			return res, err
-		}
-	}
 	for len(ids) > 0 {
 		n := min(len(ids), chunkItems)
-		req.IDs = ids[:n]
-		reply, again, err := c.actOnce(ctx, req)
-		if err == nil && again {
-			err = c.credit(ctx, &req, &reply)
-		}
-		if err != nil {
-			return res, err
+		valid, refused := sift(ids[:n])
+		var reply store.ActReply
+		if len(valid) > 0 {
+			req.IDs = valid
+			var again bool
+			var err error
+			if reply, again, err = c.actOnce(ctx, req); err == nil && again {
+				err = c.credit(ctx, &req, &reply)
+			}
+			if err != nil {
+				return res, err
+			}
 		}
 		res.Done += reply.Done
-		res.Results = append(res.Results, reply.Results...)
+		for i := range n {
+			if err := refused[i]; err != nil {
+				res.Results = append(res.Results, err)
+				continue
+			}
+			res.Results, reply.Results = append(res.Results, reply.Results[0]), reply.Results[1:]
+		}
 		ids = ids[n:]
 	}
 	return res, nil

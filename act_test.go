@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,10 +79,11 @@ func TestCancelAnswersForEach(t *testing.T) {
 		e.claim("w1", "default", store.Intake, "a")
 		e.settle(e.claim("w1", "default", store.Intake, "c"), store.Settlement{Kind: store.OutcomeDone})
 		for range 2 { // the same again, the same answer
-			r, err := e.Cancel(e.Context(), []string{waiting, running, done, "nobody"}, &twolane.CancelOptions{Reason: "enough"})
-			if err != nil || len(r) != 4 {
+			r, err := e.Cancel(e.Context(), []string{waiting, "no id", running, done, "nobody"}, &twolane.CancelOptions{Reason: "enough"})
+			if err != nil || len(r) != 5 || r[1].ID != "no id" || !errors.Is(r[1].Err, twolane.ErrInvalid) {
 				t.Fatal(r, err)
 			}
+			r = slices.Delete(r, 1, 2)
 			if r[0].Status != twolane.StatusCancelled || r[0].Err != nil || !r[1].Requested || r[1].Err != nil ||
 				!errors.Is(r[2].Err, twolane.ErrState) || !errors.Is(r[3].Err, twolane.ErrNotFound) {
 				t.Fatalf("%+v", r)
@@ -203,14 +205,16 @@ func TestActionsByID(t *testing.T) {
 		if cmd := e.get(later); cmd.Place != twolane.PlaceLine || cmd.Priority != 1 || cmd.Queue != "other" {
 			t.Fatalf("%+v", cmd)
 		}
-		r, err := e.Retry(e.Context(), twolane.IDs("c0", "nobody", later), nil)
-		if err != nil || r.Done != 1 || r.Results[0] != nil || !errors.Is(r.Results[1], twolane.ErrNotFound) || !errors.Is(r.Results[2], twolane.ErrState) {
+		r, err := e.Retry(e.Context(), twolane.IDs("", "c0", "nobody", "a b", later), nil)
+		if err != nil || r.Done != 1 || r.Results[1] != nil || !errors.Is(r.Results[2], twolane.ErrNotFound) || !errors.Is(r.Results[4], twolane.ErrState) {
 			t.Fatal(r, err)
+		}
+		if !errors.Is(r.Results[0], twolane.ErrInvalid) || !errors.Is(r.Results[3], twolane.ErrInvalid) {
+			t.Fatal(r)
 		}
 		for field, call := range map[string]func() (twolane.ActResult, error){
 			"status": func() (twolane.ActResult, error) { return e.Delete(e.Context(), twolane.Matching(def), nil) },
 			"queue":  func() (twolane.ActResult, error) { return e.Move(e.Context(), twolane.IDs("c0"), "", nil) },
-			"id":     func() (twolane.ActResult, error) { return e.Retry(e.Context(), twolane.IDs("ä"), nil) },
 			"per_second": func() (twolane.ActResult, error) {
 				return e.Purge(e.Context(), def, &twolane.ActOptions{PerSecond: -1})
 			},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -23,7 +24,7 @@ type CancelResult struct {
 	Status Status // now
 	// Requested is true while the command has not ended: a worker has it, or its Cancel hook is to be called.
 	Requested bool
-	// Err is [ErrNotFound], or [ErrState] if it had ended otherwise before.
+	// Err is [ErrNotFound], [ErrState] if it had ended otherwise before, or [ErrInvalid] if ID cannot be that of a command.
 	Err error
 }
 
@@ -35,33 +36,54 @@ func (c *Client) Cancel(ctx context.Context, ids []string, opt *CancelOptions) (
 		opt = &CancelOptions{}
 	}
 	if len(opt.Reason) > store.MaxEventText {
-		return nil, invalid("reason", "has %d bytes, at most %d are allowed", len(opt.Reason), store.MaxEventText)
-	}
-	for _, id := range ids {
-		if err := store.ValidName("id", id); err != nil {
-			return nil, err
-		}
+		return nil, fmt.Errorf("cancel: %w", invalid("reason", "has %d bytes, at most %d are allowed", len(opt.Reason), store.MaxEventText))
 	}
 	results := make([]CancelResult, 0, len(ids))
 	for len(ids) > 0 {
 		n := min(len(ids), chunkItems)
+		valid, refused := sift(ids[:n])
 		var answers []store.CancelResult
 		err := c.call(ctx, func(ctx context.Context, _ int) (err error) {
-			answers, err = c.store.Cancel(ctx, store.CancelRequest{IDs: ids[:n], Reason: opt.Reason, Force: opt.Force})
-			if err == nil && len(answers) != n {
-				err = fmt.Errorf("store answered %d of %d ids", len(answers), n)
+			if len(valid) == 0 {
+				return nil
+			}
+			answers, err = c.store.Cancel(ctx, store.CancelRequest{IDs: valid, Reason: opt.Reason, Force: opt.Force})
+			if err == nil && len(answers) != len(valid) {
+				err = fmt.Errorf("store answered %d of %d ids", len(answers), len(valid))
 			}
 			return err
 		})
 		if err != nil {
 			return results, fmt.Errorf("cancel: %w", err)
 		}
-		for i, a := range answers {
-			results = append(results, cancelResult(ids[i], a))
+		for i, id := range ids[:n] {
+			if err := refused[i]; err != nil {
+				results = append(results, CancelResult{ID: id, Err: fmt.Errorf("cancel: %w", err)})
+				continue
+			}
+			results, answers = append(results, cancelResult(id, answers[0])), answers[1:]
 		}
 		ids = ids[n:]
 	}
 	return results, nil
+}
+
+// sift returns those of ids that can be ids of commands, and by their place why the others cannot.
+func sift(ids []string) (valid []string, refused map[int]error) {
+	for i, id := range ids {
+		if err := store.ValidName("id", id); err != nil {
+			if refused == nil {
+				valid, refused = slices.Clone(ids[:i]), map[int]error{}
+			}
+			refused[i] = err
+		} else if refused != nil {
+			valid = append(valid, id)
+		}
+	}
+	if refused == nil {
+		valid = ids
+	}
+	return valid, refused
 }
 
 func cancelResult(id string, a store.CancelResult) CancelResult {
@@ -81,6 +103,9 @@ func (c *Client) CancelMatching(ctx context.Context, f Filter, opt *CancelOption
 	if f.Status.Terminal() {
 		return 0, fmt.Errorf("cancel: %w", invalid("status", "%s commands have ended", f.Status))
 	}
+	if _, err := f.prepare(); err != nil {
+		return 0, fmt.Errorf("cancel: %w", err)
+	}
 	if f.Before.IsZero() {
 		stats, err := c.stats(ctx, store.StatsRequest{Queues: []string{f.Queue}, Overview: true})
 		if err != nil {
@@ -97,7 +122,7 @@ func (c *Client) CancelMatching(ctx context.Context, f Filter, opt *CancelOption
 		for cursor, more := "", true; more; more = cursor != "" {
 			page, err := c.List(ctx, ListOptions{Filter: f, Cursor: cursor, Limit: chunkItems})
 			if err != nil {
-				return done, err
+				return done, fmt.Errorf("cancel: %w", err)
 			}
 			cursor = page.Next
 			ids := make([]string, 0, len(page.Commands))

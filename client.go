@@ -52,8 +52,11 @@ type Client struct {
 	}
 }
 
-// NewClient returns a client of the namespace of st. opt may be nil. Closing the client does not close st; close st after it.
+// NewClient returns a client of the namespace of st, which must not be nil. opt may be nil. Closing the client does not close st; close st after it.
 func NewClient(st store.Store, opt *Options) *Client {
+	if st == nil {
+		panic("twolane: NewClient needs a store, and got nil")
+	}
 	o := Options{}
 	if opt != nil {
 		o = *opt
@@ -93,8 +96,6 @@ func (c *Client) start(f func()) error {
 	c.wg.Go(f)
 	return nil
 }
-
-var errClosed = fmt.Errorf("client: %w", ErrClosed)
 
 // Bounds of the repetition of calls.
 const (

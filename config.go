@@ -38,8 +38,21 @@ func (c *Client) Config(ctx context.Context) (cfg Config, err error) {
 const maxConflicts = 50
 
 // Configure changes the configuration and returns the new one. change gets what is in force, with Queues never nil, and may be called several times: if
-// somebody else changed the configuration meanwhile, it gets that. Its error ends the call. If it changes nothing, nothing is written.
+// somebody else changed the configuration meanwhile, it gets that. Its error ends the call and is returned as it is. If it changes nothing, nothing is
+// written.
 func (c *Client) Configure(ctx context.Context, change func(*Config) error) (Config, error) {
+	var own error
+	cfg, err := c.configure(ctx, func(cfg *Config) error {
+		own = change(cfg)
+		return own
+	})
+	if err != nil && own == nil {
+		err = fmt.Errorf("configure: %w", err)
+	}
+	return cfg, err
+}
+
+func (c *Client) configure(ctx context.Context, change func(*Config) error) (Config, error) {
 	pause := 2 * time.Millisecond
 	for range maxConflicts {
 		cfg, err := c.Config(ctx)
@@ -54,7 +67,7 @@ func (c *Client) Configure(ctx context.Context, change func(*Config) error) (Con
 			return cfg, nil
 		}
 		if err := next.Validate(); err != nil {
-			return cfg, fmt.Errorf("configure: %w", err)
+			return cfg, err
 		}
 		var written Config
 		// A try that was made but not answered shows as a conflict, and then as nothing left to change.
@@ -66,12 +79,12 @@ func (c *Client) Configure(ctx context.Context, change func(*Config) error) (Con
 			return written, nil
 		}
 		if !errors.Is(err, ErrConfigConflict) {
-			return cfg, fmt.Errorf("configure: %w", err)
+			return cfg, err
 		}
 		if !sleep(ctx, jitter(pause)) {
-			return cfg, fmt.Errorf("configure: %w", ended(ctx, err))
+			return cfg, ended(ctx, err)
 		}
 		pause = min(2*pause, 100*time.Millisecond)
 	}
-	return Config{}, fmt.Errorf("configure: %w", ErrConfigConflict)
+	return Config{}, ErrConfigConflict
 }

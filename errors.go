@@ -29,6 +29,20 @@ type UniqueHeldError = store.UniqueHeldError
 // InvalidError names the field that was refused and why. It is [ErrInvalid], and [ErrTooLarge] if Max is set.
 type InvalidError = store.InvalidError
 
+// reworded is an error of the store whose words do not fit where it came up.
+type reworded struct {
+	text string
+	is   error
+}
+
+func (e *reworded) Error() string { return e.text }
+func (e *reworded) Unwrap() error { return e.is }
+
+var (
+	errClosed  = &reworded{"the client is closed", ErrClosed}
+	errNoLimit = &reworded{"no such limit is in force", ErrNotFound}
+)
+
 func invalid(field, format string, args ...any) error {
 	return &InvalidError{Field: field, Detail: fmt.Sprintf(format, args...)}
 }

@@ -38,9 +38,10 @@ const (
 // LimitState is how one counted value of a limit stands: its members by id, and the lines that wait.
 type LimitState = store.LimitState
 
-// SetLimit adds a limit to the configuration, or replaces the one of its name. It holds from the next claim on; what it lowers evicts nobody.
+// SetLimit adds a limit to the configuration, or replaces the one of its name. It holds from the next claim on; what it lowers evicts nobody. A limit
+// with neither a Max nor a Rate closes what it covers. A store that keeps no limits refuses it.
 func (c *Client) SetLimit(ctx context.Context, l Limit) error {
-	_, err := c.Configure(ctx, func(cfg *Config) error {
+	_, err := c.configure(ctx, func(cfg *Config) error {
 		if i := slices.IndexFunc(cfg.Limits, func(o Limit) bool { return o.Name == l.Name }); i >= 0 {
 			cfg.Limits[i] = l
 		} else {
@@ -56,7 +57,7 @@ func (c *Client) SetLimit(ctx context.Context, l Limit) error {
 
 // RemoveLimit takes a limit out of the configuration; what waited for it runs within a second or so. Removing one that is not there is no error.
 func (c *Client) RemoveLimit(ctx context.Context, name string) error {
-	_, err := c.Configure(ctx, func(cfg *Config) error {
+	_, err := c.configure(ctx, func(cfg *Config) error {
 		cfg.Limits = slices.DeleteFunc(cfg.Limits, func(l Limit) bool { return l.Name == name })
 		if len(cfg.Limits) == 0 {
 			cfg.Limits = nil
@@ -78,6 +79,9 @@ func (c *Client) Limits(ctx context.Context) ([]Limit, error) {
 // Limit reads how one counted value of a limit stands. The value of a limit [ByAll] is empty. [ErrNotFound] says that no such limit is in force.
 func (c *Client) Limit(ctx context.Context, name, value string) (LimitState, error) {
 	st, err := c.limit(ctx, store.LimitKey{Limit: name, Value: value})
+	if errors.Is(err, ErrNotFound) {
+		err = errNoLimit
+	}
 	if err != nil {
 		return st, fmt.Errorf("limit %s: %w", name, err)
 	}

@@ -19,10 +19,15 @@ const (
 )
 
 // Pause stops a queue from starting handlers, until a time of the store's clock or, if until is zero, until [Client.Resume]. What runs goes on, deadlines
-// too. The pause is part of the configuration: it outlives every process, and needs none to end.
+// too. The pause is part of the configuration: it outlives every process, and needs none to end. A time that has passed pauses nothing.
+//
+// A queue need not exist to be paused: it is no more than a name that commands carry.
 func (c *Client) Pause(ctx context.Context, queue string, mode PauseMode, until time.Time) error {
-	if mode != PauseIntake && mode != PauseAll {
-		return invalid("mode", "%s pauses nothing", mode)
+	switch {
+	case mode == PauseNone:
+		return fmt.Errorf("pause of %s: %w", queue, invalid("mode", "none pauses nothing"))
+	case mode > PauseAll:
+		return fmt.Errorf("pause of %s: %w", queue, invalid("mode", "unknown mode %d", mode))
 	}
 	return c.setPause(ctx, queue, mode, until)
 }
@@ -34,9 +39,9 @@ func (c *Client) Resume(ctx context.Context, queue string) error {
 
 func (c *Client) setPause(ctx context.Context, queue string, mode PauseMode, until time.Time) error {
 	if err := store.ValidName("queue", queue); err != nil {
-		return err
+		return fmt.Errorf("pause: %w", err)
 	}
-	_, err := c.Configure(ctx, func(cfg *Config) error {
+	_, err := c.configure(ctx, func(cfg *Config) error {
 		q := cfg.Queues[queue]
 		q.Pause, q.PauseUntil = mode, store.At(until)
 		if reflect.DeepEqual(q, QueueConfig{}) {

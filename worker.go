@@ -177,6 +177,9 @@ type Worker struct {
 
 // NewWorker returns a worker of c's namespace. The configuration is checked whole; an error names the field.
 func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
+	if c == nil {
+		return nil, invalid("client", "is nil")
+	}
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = []QueueShare{{Name: DefaultQueue}}
 	}
@@ -276,8 +279,9 @@ func (w *Worker) bind(b *binding, problem error) {
 	defer w.mu.Unlock()
 	switch {
 	case problem != nil:
-	case w.loop != nil:
-		problem = invalid("handler."+b.typ, "was added after Run began")
+	case w.loop != nil: // nobody is there to return an error to
+		w.log.Error("a handler was added after Run began: this worker does not know it", "type", b.typ)
+		return
 	case b.lanes[Intake] && w.cfg.Concurrency.Intake == 0:
 		problem = invalid("concurrency.intake", "is 0, but type %s has an Execute: it would wait for ever", b.typ)
 	case b.lanes[Repoll] && w.cfg.Concurrency.Repoll == 0:
@@ -331,6 +335,9 @@ func (w *Worker) prepare(ctx context.Context) (*dispatch.Loop, *observer, error)
 		return nil, nil, errors.New("twolane: Run was called before; make another worker")
 	}
 	problems := append(slices.Clone(w.problems), w.gateTypes()...)
+	if w.client.ctx.Err() != nil {
+		return nil, nil, errClosed
+	}
 	if len(w.bindings) == 0 && len(problems) == 0 {
 		problems = append(problems, invalid("handlers", "are missing: call Handle before Run"))
 	}
