@@ -30,12 +30,16 @@ for _, q in ipairs(ARGV) do
   local n = call('HGETALL', P .. 'n|' .. q)
   local due, atleast, nextpoll, olddue, lines = 0, 0, 0, 0, 0
   local ids, fin, th = {}, {}, {}
-  local throttles = call('EXISTS', P .. 'th') == 1
+  local throttles, asked = call('EXISTS', P .. 'th') == 1, {}
   for i = 1, #n, 2 do
     local lane, ty = sub(n[i], 1, 1), sub(n[i], 2)
+    local of = ({i = 'i', k = 'k', I = 'i', K = 'k'})[lane] -- in line and leased
+    if throttles and of and ty ~= '' and not asked[of .. ty] then
+      asked[of .. ty] = true
+      local t = call('HGET', P .. 'th', q .. '|' .. of .. '|' .. ty)
+      if t then th[#th + 1], th[#th + 2] = of .. '|' .. ty, t end
+    end
     if (lane == 'i' or lane == 'k') and ty ~= '' then
-      local t = throttles and call('HGET', P .. 'th', q .. '|' .. lane .. '|' .. ty)
-      if t then th[#th + 1], th[#th + 2] = lane .. '|' .. ty, t end
       for at = 0, limited and 13 or 6 do -- the open lines, and those that wait for limits
         local key = openkey(q, lane, at % 7, ty)
         if at > 6 then key = P .. 'b|' .. sub(key, #P + 3) end
