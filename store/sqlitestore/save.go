@@ -237,7 +237,7 @@ func (w *writer) save(r *row) error {
 		return err
 	}
 	r.vals, r.cols = vals, cols
-	c.Events = nil // they are in vals now, should the row be saved once more
+	c.Events = nil // they are packed now: the next change of the row in this step adds to them
 	if mask&groupLine != 0 {
 		if old.line != 0 {
 			if err := w.leave(oldLine, old); err != nil {

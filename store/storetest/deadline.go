@@ -43,7 +43,8 @@ var deadlineCases = []kase{
 		f.check(r.Created, "its unique key is still held: %+v", r)
 		f.check(f.act(store.ActMove, "d", func(r *store.ActRequest) { r.Queue = "q2" }) != nil, "an ended command was moved")
 		f.ok(f.act(store.ActRetry, "e", func(r *store.ActRequest) { r.Deadline = f.now.Add(time.Hour) }))
-		f.is("e", store.Pending, store.InLine)
+		g := f.is("e", store.Pending, store.InLine)
+		f.check(len(g.Events) == 2 && g.Events[0].Kind == store.EventEnded && g.Events[1].Kind == store.EventRetried, "it ended and was retried: %+v", g.Events)
 		for _, status := range []store.Status{store.Pending, store.Failed} {
 			p, err := f.s.List(f.ctx(), store.ListRequest{Filter: store.Filter{Queue: "q", Status: status}})
 			f.ok(err)

@@ -85,6 +85,7 @@ type duo struct {
 	rate   store.Rate // of the intake lanes; it stays, since a store may begin anew with what is left of a bucket when a rate changes
 	pairs  []pair     // every lease that was ever granted
 	last   map[string]store.ClaimRequest
+	gone   map[string]bool // workers that have taken themselves off
 	// dirty says that time has moved since the last maintenance of both.
 	dirty  bool
 	limits bool // the harness says that the store keeps them
@@ -117,7 +118,7 @@ func names(prefix string, n int) []string {
 func newDuo(t *testing.T, rt *rapid.T, h Harness) *duo {
 	d := &duo{
 		t: t, rt: rt, ctx: context.Background(), faults: faultstore.New(1), m: memstore.New(), now: epoch, v: store.DefaultV,
-		last: map[string]store.ClaimRequest{}, limits: h.Limits,
+		last: map[string]store.ClaimRequest{}, gone: map[string]bool{}, limits: h.Limits,
 	}
 	d.s = d.faults.Wrap(h.Open(t))
 	d.setClock()

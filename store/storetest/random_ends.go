@@ -20,11 +20,8 @@ func (d *duo) settle(rt *rapid.T) {
 	}
 	recent := d.pairs[max(0, len(d.pairs)-8):]
 	var a, b store.SettleRequest
-	for i := range rapid.IntRange(1, 3).Draw(rt, "items") {
+	for range rapid.IntRange(1, 3).Draw(rt, "items") {
 		p := one(rt, "lease", recent...)
-		if slices.ContainsFunc(a.Items, func(s store.Settlement) bool { return s.ID == p.id }) {
-			continue
-		}
 		kinds := slices.Clone(outcomes)
 		if p.lane == store.Repoll { // a throttle there would show which of several equals the store chose
 			kinds = kinds[:len(kinds)-1]
@@ -38,8 +35,8 @@ func (d *duo) settle(rt *rapid.T) {
 		switch st.Kind {
 		case store.OutcomeDone:
 			st.Result = []byte("r")
-			if i == 0 && one(rt, "with children", false, true) {
-				for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom(randomKids), 1, 2, rapid.ID[string]).Draw(rt, "children") {
+			if one(rt, "with children", false, true) {
+				for _, id := range some(rt, "children", one(rt, "kin", randomKids, randomKids, randomAll, []string{p.id}), 2) {
 					st.FollowUps = append(st.FollowUps, d.submission(id))
 				}
 			}
@@ -72,7 +69,7 @@ func (d *duo) settle(rt *rapid.T) {
 func (d *duo) cancel(rt *rapid.T) {
 	d.rt = rt
 	req := store.CancelRequest{
-		IDs: rapid.SliceOfNDistinct(rapid.SampledFrom(randomAll), 1, 3, rapid.ID[string]).Draw(rt, "ids"), Reason: "why", Force: one(rt, "force", false, false, true),
+		IDs: some(rt, "ids", randomAll, 3), Reason: "why", Force: one(rt, "force", false, false, true),
 	}
 	got := call(d, d.lossy(faultstore.Cancel), func() ([]store.CancelResult, error) { return d.s.Cancel(d.ctx, req) })
 	want := call(d, false, func() ([]store.CancelResult, error) { return d.m.Cancel(d.ctx, req) })
@@ -83,7 +80,7 @@ func (d *duo) act(rt *rapid.T) {
 	d.rt = rt
 	req := store.ActRequest{
 		Kind: one(rt, "kind", store.ActRetry, store.ActRetry, store.ActDelete, store.ActMove, store.ActReprioritise, store.ActRunNow),
-		IDs:  rapid.SliceOfNDistinct(rapid.SampledFrom(randomAll), 1, 3, rapid.ID[string]).Draw(rt, "ids"),
+		IDs:  some(rt, "ids", randomAll, 3),
 		As:   one(rt, "as", store.AsBefore, store.AsExecute, store.AsCheck), Queue: one(rt, "to", randomQueues...), Priority: one(rt, "priority", uint8(0), 9),
 		Force: one(rt, "force", false, true), By: "op",
 	}

@@ -16,6 +16,15 @@ func one[T any](rt *rapid.T, label string, from ...T) T {
 	return rapid.SampledFrom(from).Draw(rt, label)
 }
 
+// some draws up to most of some ids, at times one of them twice.
+func some(rt *rapid.T, label string, from []string, most int) []string {
+	got := rapid.SliceOfNDistinct(rapid.SampledFrom(from), 1, most, rapid.ID[string]).Draw(rt, label)
+	if len(got) < most && one(rt, "repeated", false, false, false, true) {
+		got = append(got, one(rt, "again", got...))
+	}
+	return got
+}
+
 func (d *duo) submission(id string) store.Submission {
 	rt := d.rt
 	s := store.Submission{
@@ -45,7 +54,7 @@ func (d *duo) submit(rt *rapid.T) {
 		return
 	}
 	req := store.SubmitRequest{Atomic: one(rt, "atomic", false, false, true)}
-	for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom(randomIDs), 1, 4, rapid.ID[string]).Draw(rt, "ids") {
+	for _, id := range some(rt, "ids", randomIDs, 4) {
 		req.Items = append(req.Items, d.submission(id))
 	}
 	lost := d.lossy(faultstore.Submit)
@@ -177,7 +186,10 @@ func (d *duo) claimOn(s store.Store, r store.ClaimRequest, all, lost bool) map[s
 		r.Nonce = fmt.Sprintf("nonce%06d", d.nonces)
 		repeated := lost && i == 0
 		reply := call(d, repeated, func() (store.ClaimReply, error) { return s.Claim(d.ctx, r) })
-		if s == d.s {
+		if d.gone[r.Worker] && len(reply.Grants) > 0 {
+			d.rt.Fatalf("%s has gone and is granted %s", r.Worker, reply.Grants[0].Items[0].ID)
+		}
+		if s == d.s && !d.gone[r.Worker] {
 			d.last[r.Worker] = r
 		}
 		more := reply.More || repeated
@@ -255,7 +267,7 @@ func (d *duo) renew(rt *rapid.T) {
 		Worker: store.Worker{ID: w, Queues: randomQueues, Types: [2][]string{randomTypes, randomTypes[:1]}, Draining: one(rt, "draining", false, false, true)},
 		Gone:   one(rt, "gone", false, false, false, false, true),
 	}
-	if a.Gone {
+	if d.gone[w] = a.Gone; a.Gone {
 		delete(d.last, w) // its last claim is forgotten with it: the same again would be a new one
 	}
 	b := a
