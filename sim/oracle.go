@@ -18,6 +18,7 @@ type oracle struct {
 	last, run, lease store.Millis // the three clocks
 	token            uint64
 	nonces           map[string]string       // of each worker's last claim
+	gone             map[string]bool         // workers that have taken themselves off
 	beats            map[string]store.Millis // lease clock at which a worker's registration ends
 	lanes            map[string]*lane        // by queue and lane
 	cfg              store.Config
@@ -47,6 +48,7 @@ type record struct {
 	starts, failures, losses, polls int
 	state                           []byte
 	settled                         store.LeaseName
+	settledAt, latest               store.Millis  // server time of that, and the highest since
 	refused                         int           // settlements of this lease
 	broken                          time.Duration // when a user last broke a lease
 	asked                           time.Duration // when a user's cancel was taken; 0 if none stands
@@ -55,7 +57,7 @@ type record struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, recs: map[string]*record{}, nonces: map[string]string{}, beats: map[string]store.Millis{}, lanes: map[string]*lane{}, last: w.wall(), run: w.wall(), lease: w.wall()}
+	return &oracle{w: w, recs: map[string]*record{}, nonces: map[string]string{}, gone: map[string]bool{}, beats: map[string]store.Millis{}, lanes: map[string]*lane{}, last: w.wall(), run: w.wall(), lease: w.wall()}
 }
 
 func (o *oracle) fail(invariant, format string, a ...any) { o.w.fail(invariant, format, a...) }
@@ -82,6 +84,9 @@ func (o *oracle) advance() {
 	o.run += d
 	o.lease += min(d, store.Millis(o.cfg.V().Milliseconds())/4)
 	o.upkeep = o.w.now
+	for _, r := range o.recs {
+		r.latest = max(r.latest, now)
+	}
 }
 
 func (o *oracle) peek(id string) *store.Command {
@@ -135,6 +140,11 @@ func (o *oracle) tombstone(r *record) store.Millis {
 	return 1 << 62
 }
 
+// forgotten reports whether the store has rightly forgotten an ended command, and with it who settled it last.
+func (o *oracle) forgotten(id string, r *record) bool {
+	return r.sub.Retention < 0 && r.status.Terminal() && r.latest.Sub(r.settledAt) >= store.TombstoneFor && o.peek(id) == nil
+}
+
 // acknowledged is what the client has been told.
 func (o *oracle) acknowledged(items []store.Submission, res []store.SubmitResult) {
 	for i := range items {
@@ -155,6 +165,12 @@ func (o *oracle) claimed(p *proc, req *store.ClaimRequest, rep *store.ClaimReply
 	}
 	o.advance()
 	o.maintenance(p.id, &rep.MaintainReply)
+	if o.gone[p.id] {
+		if len(rep.Grants) > 0 {
+			o.fail("lease", "%s is granted %s and has gone", p.id, rep.Grants[0].Items[0].ID)
+		}
+		return
+	}
 	repeated := o.nonces[p.id] == req.Nonce
 	o.nonces[p.id] = req.Nonce
 	var got [2]int
@@ -236,7 +252,7 @@ func (o *oracle) renewed(p *proc, req *store.RenewRequest, rep *store.RenewReply
 		return
 	}
 	o.advance()
-	if req.Gone {
+	if o.gone[req.Worker.ID] = req.Gone; req.Gone {
 		delete(o.beats, req.Worker.ID)
 	} else {
 		o.beats[req.Worker.ID] = o.lease.Add(o.cfg.V())

@@ -5,7 +5,8 @@ package store
 type RenewRequest struct {
 	Worker Worker
 	Leases []RenewItem
-	// Gone takes the worker off; leases that it still has are then reaped as they expire.
+	// Gone takes the worker off; leases that it still has are then reaped as they expire. Until it registers again its claims are granted nothing:
+	// one may still be on its way.
 	Gone bool
 }
 

@@ -24,6 +24,9 @@ func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimR
 	defer s.mu.Unlock()
 	now := s.advance()
 	rep := store.ClaimReply{MaintainReply: s.maintain(now), Wants: make([]store.WantReport, len(req.Wants))}
+	if s.nonces[req.Worker] == gone {
+		return rep, nil
+	}
 	if s.nonces[req.Worker] == req.Nonce && !mutant.On(mutant.ForgetNonce) {
 		rep.Grants = s.repeat(req)
 		return rep, nil

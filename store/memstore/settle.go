@@ -31,8 +31,11 @@ func (s *Store) Renew(ctx context.Context, req store.RenewRequest) (store.RenewR
 	// The caller's own leases and registration go first: whoever comes back in time is not reaped by its own call.
 	if req.Gone {
 		delete(s.workers, req.Worker.ID)
-		delete(s.nonces, req.Worker.ID)
+		s.nonces[req.Worker.ID] = gone
 	} else {
+		if s.nonces[req.Worker.ID] == gone {
+			delete(s.nonces, req.Worker.ID)
+		}
 		w := req.Worker
 		w.Seen, w.Expires = now.Wall, now.Lease.Add(v)
 		s.workers[w.ID] = &w

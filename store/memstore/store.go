@@ -26,7 +26,7 @@ type Store struct {
 	entry     uint64 // last outbox entry
 	cmds      map[string]*store.Command
 	workers   map[string]*store.Worker
-	nonces    map[string]string // worker to the nonce of its last claim
+	nonces    map[string]string // worker to the nonce of its last claim, or gone
 	buckets   map[laneKey]rule.Bucket
 	throttles map[typeKey]rule.Throttle
 	// limitBuckets are the rate limits' states, filed the lines that wait by key, oldest first.
@@ -38,6 +38,9 @@ type Store struct {
 	outbox       []outboxEntry
 	watchers     map[*watcher]struct{}
 }
+
+// gone stands for the last claim of a worker that has taken itself off. No nonce is like it.
+const gone = "-"
 
 type laneKey struct {
 	queue string

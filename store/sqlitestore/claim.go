@@ -21,11 +21,11 @@ func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimR
 		if rep.MaintainReply, err = w.maintain(now); err != nil {
 			return err
 		}
-		known, got, err := w.lastClaim(req.Worker, req.Nonce)
-		if err != nil {
+		last, got, err := w.lastClaim(req.Worker)
+		if err != nil || last == gone {
 			return err
 		}
-		if known {
+		if last == req.Nonce {
 			rep.Grants, err = w.repeat(&req, got)
 			return err
 		}
@@ -36,7 +36,7 @@ func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimR
 		if err := cl.serve(&rep); err != nil {
 			return err
 		}
-		return w.noteClaim(&req, now, cl.got)
+		return w.noteClaim(req.Worker, req.Nonce, now, cl.got)
 	})
 	if err != nil {
 		return store.ClaimReply{}, err

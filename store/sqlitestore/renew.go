@@ -71,7 +71,10 @@ func (w *writer) register(now rule.Now, req *store.RenewRequest) error {
 		if err := w.q("DELETE FROM worker WHERE id=?").Text(req.Worker.ID).Run(); err != nil {
 			return err
 		}
-		return w.q("DELETE FROM claimed WHERE worker=?").Text(req.Worker.ID).Run()
+		return w.noteClaim(req.Worker.ID, gone, now, nil)
+	}
+	if err := w.q("DELETE FROM claimed WHERE worker=? AND nonce=?").Text(req.Worker.ID).Text(gone).Run(); err != nil {
+		return err
 	}
 	wk := req.Worker
 	wk.Seen, wk.Expires = now.Wall, now.Lease.Add(w.st.cfg.V())

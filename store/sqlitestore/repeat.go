@@ -8,25 +8,24 @@ import (
 	"github.com/twolane/twolane/store/rule"
 )
 
-// lastClaim reports whether the worker's last claim had this nonce, and what it got.
-func (w *writer) lastClaim(worker, nonce string) (bool, []byte, error) {
+// gone stands for the last claim of a worker that has taken itself off. No nonce is like it.
+const gone = "-"
+
+// lastClaim is the nonce of the worker's last claim, and what it got.
+func (w *writer) lastClaim(worker string) (nonce string, got []byte, err error) {
 	st := w.q("SELECT nonce, got FROM claimed WHERE worker=?").Text(worker)
 	ok, err := st.Step()
 	if err != nil || !ok {
-		return false, nil, err
+		return "", nil, err
 	}
-	known := st.ColText(0) == nonce
-	var got []byte
-	if known {
-		got = st.ColBlob(1)
-	}
+	nonce, got = st.ColText(0), st.ColBlob(1)
 	st.Reset()
-	return known, got, nil
+	return nonce, got, nil
 }
 
-func (w *writer) noteClaim(req *store.ClaimRequest, now rule.Now, got []byte) error {
+func (w *writer) noteClaim(worker, nonce string, now rule.Now, got []byte) error {
 	return w.q("INSERT INTO claimed (worker, nonce, at, got) VALUES (?1,?2,?3,?4) ON CONFLICT DO UPDATE SET nonce=?2, at=?3, got=?4").
-		Text(req.Worker).Text(req.Nonce).Int(int64(now.Lease)).Blob(got).Run()
+		Text(worker).Text(nonce).Int(int64(now.Lease)).Blob(got).Run()
 }
 
 // repeat answers a claim that was made before: those of its leases that are still current.

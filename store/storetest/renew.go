@@ -126,6 +126,23 @@ var renewCases = []kase{
 		f.Pass(time.Second)
 		f.is("a", store.Pending, store.InLine)
 	}},
+	{"gone_claims", "a claim of a worker that left is granted nothing, whether it was made before or not, until the worker registers again", func(f *fixture) {
+		f.submit(many("a", 3)...)
+		req := f.claimFor("w1", store.Intake, 1)
+		claim := func(r store.ClaimRequest) int { return len(f.tryClaim(r).Grants) }
+		f.check(claim(req) == 1, "nothing was claimed")
+		f.settle(f.get("a-0000"), store.OutcomeDone)
+		_, err := f.s.Renew(f.ctx(), store.RenewRequest{Worker: store.Worker{ID: "w1"}, Gone: true})
+		f.ok(err)
+		n := claim(req)
+		f.check(n == 0, "the claim that was on its way got %d", n)
+		n = claim(f.claimFor("w1", store.Intake, 1))
+		f.check(n == 0, "another claim got %d", n)
+		f.check(f.stats().Queues[0].Lanes[store.Intake].Leased == 0, "something is leased to nobody")
+		f.check(claim(f.claimFor("w2", store.Intake, 1)) == 1, "another worker gets nothing")
+		f.renew("w1")
+		f.check(claim(f.claimFor("w1", store.Intake, 1)) == 1, "it registered again and gets nothing")
+	}},
 	{"invalid", "a heartbeat without a proper worker id, or with too many leases, is refused", func(f *fixture) {
 		for _, id := range []string{"", "a b", "{x}"} {
 			_, err := f.s.Renew(f.ctx(), store.RenewRequest{Worker: store.Worker{ID: id}})

@@ -13,6 +13,7 @@ local err = begin(true)
 if err then return err end
 local M = maintain()
 local last = call('GET', P .. 'k|' .. worker)
+if last == '-' then return {M, {}, 0, '', {}, {}, {}} end -- it has taken itself off
 if last and sub(last, 1, #nonce + 1) == nonce .. ' ' then return again(sub(last, #nonce + 2), nonce) end
 ready()
 local a, report, keys = 7, {}, {}

@@ -11,9 +11,9 @@ local upto = lease + ceil(vns / 1e6)
 if ARGV[3] == '1' then
   call('ZREM', P .. 'W', worker)
   call('HDEL', P .. 'wr', worker)
-  call('DEL', P .. 'k|' .. worker)
+  call('SET', P .. 'k|' .. worker, '-', 'PX', '600000')
 else
-  call('ZADD', P .. 'W', upto, worker)
+  if call('ZADD', P .. 'W', upto, worker) == 1 and call('GET', P .. 'k|' .. worker) == '-' then call('DEL', P .. 'k|' .. worker) end
   call('HSET', P .. 'wr', worker, fmt('%d %d ', wall, upto) .. ARGV[2])
 end
 local out = {}
