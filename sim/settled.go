@@ -30,7 +30,7 @@ func (o *oracle) settled(p *proc, req *store.SettleRequest, res []store.SettleRe
 		switch {
 		case current:
 			want = store.SettleDone
-		case r != nil && r.exists && r.settled == it.Lease:
+		case r != nil && r.exists && r.settled == it.Lease && !o.forgotten(it.ID, r):
 			want = store.SettleAlready
 		case it.Again:
 			want = store.SettleUnknown
@@ -68,7 +68,7 @@ func (o *oracle) asAnswered(r *record, s *store.Settlement) {
 // ended takes note of a settlement that was made.
 func (o *oracle) ended(r *record, it *store.Settlement, got *store.SettleResult) {
 	poll := r.status == store.Processing
-	r.settled = it.Lease
+	r.settled, r.settledAt, r.latest = it.Lease, o.w.wall(), o.w.wall()
 	if it.Kind == store.OutcomeAbandon {
 		r.lose(o, o.lease+min(max(0, o.w.wall()-o.last), store.Millis(o.cfg.V().Milliseconds())/4))
 		o.unlease(r)

@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	one = flag.Uint64("seed", 0, "the seed of TestSeed")
-	all = flag.Bool("all", false, "TestSeeds goes on after a seed that fails and says one line of each")
+	one  = flag.Uint64("seed", 0, "the seed of TestSeed")
+	from = flag.Uint64("from", 1, "the first seed of TestSeeds, which runs as many as TWOLANE_SEEDS says")
+	all  = flag.Bool("all", false, "TestSeeds goes on after a seed that fails and says one line of each")
 )
 
 // seeds is how many runs CI makes.
@@ -54,9 +55,10 @@ func each(t *testing.T, next func() (uint64, bool), do func(seed uint64) bool) {
 	wg.Wait()
 }
 
-func upTo(n uint64) func() (uint64, bool) {
-	var last uint64
-	return func() (uint64, bool) { last++; return last, last <= n }
+// these are the n seeds from first on.
+func these(first, n uint64) func() (uint64, bool) {
+	next := first - 1
+	return func() (uint64, bool) { next++; return next, next < first+n }
 }
 
 func TestSeeds(t *testing.T) {
@@ -68,7 +70,7 @@ func TestSeeds(t *testing.T) {
 		}
 	}
 	var events, calls, starts, faults, simulated atomic.Int64
-	each(t, upTo(n), func(seed uint64) bool {
+	each(t, these(*from, n), func(seed uint64) bool {
 		r := Run(seed, Options{})
 		events.Add(int64(r.Events))
 		calls.Add(int64(r.Calls))
@@ -89,7 +91,7 @@ func TestSeeds(t *testing.T) {
 
 // TestReplaysExactly runs seeds twice and compares the traces byte for byte.
 func TestReplaysExactly(t *testing.T) {
-	each(t, upTo(50), func(seed uint64) bool {
+	each(t, these(1, 50), func(seed uint64) bool {
 		a, b := Run(seed, Options{Trace: true}), Run(seed, Options{Trace: true})
 		if len(a.Trace) == 0 || !bytes.Equal(a.Trace, b.Trace) {
 			t.Errorf("seed %d: traces of %d and %d bytes differ", seed, len(a.Trace), len(b.Trace))

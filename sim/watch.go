@@ -311,7 +311,7 @@ func (o *oracle) contexts() {
 				if p.resumed > 0 || w.offset != 0 || o.calm > 0 {
 					continue // the worker counts on its own clock
 				}
-				if late := w.wall().Sub(d); late > time.Second+w.plan.v/2 { // an answer may have been so long on its way
+				if late := w.wall().Sub(d); late > time.Second+max(w.plan.v, o.recs[it.Cmd.ID].v)/4 { // an answer may have been so long on its way
 					o.fail("deadline", "%s runs %s %v after its deadline with a context that has not ended", p.id, it.Cmd.ID, late)
 				}
 			}

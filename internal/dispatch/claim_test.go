@@ -100,6 +100,26 @@ func TestClaimAge(t *testing.T) {
 	}
 }
 
+// The time that a deadline leaves is counted from the arrival of the answer to a claim. One that was long on its way says too much: the proof of the
+// lease corrects it.
+func TestClaimAgeAndDeadline(t *testing.T) {
+	d := newDriver(t, nil)
+	const left = 6 * time.Second
+	g := d.cmds("1")
+	g[0].Items[0].Deadline = store.Millis(left.Milliseconds()) // the store answers at its time 0
+	sent := d.now
+	d.now += testV / 4
+	d.claimed(g, nil)
+	d.renewedAt(store.Millis((d.now - sent).Milliseconds()))
+	if len(d.live) != 1 || d.live[0].Items[0].endsAt != sent+left {
+		t.Fatalf("started %d; its context ends at %v, want %v", len(d.live), d.live[0].Items[0].endsAt, sent+left)
+	}
+	d.sleep(sent + left - d.now)
+	if len(d.cancel) != 1 || d.cancel[0].Cause != ErrDeadline {
+		t.Fatalf("at its deadline: %+v", d.cancel)
+	}
+}
+
 func TestClaimProofRefused(t *testing.T) {
 	d := newDriver(t, nil)
 	d.now += testV / 4

@@ -139,6 +139,21 @@ func (d *driver) renewed(of func(id string) store.RenewResult) {
 	d.step()
 }
 
+// renewedAt answers the renewals in flight at a time of the store.
+func (d *driver) renewedAt(at store.Millis) {
+	calls := d.renew
+	d.renew = nil
+	for _, call := range calls {
+		r := store.RenewReply{Workers: 1, Results: make([]store.RenewResult, len(call.items))}
+		r.Now = at
+		for i := range r.Results {
+			r.Results[i].State = store.RenewOK
+		}
+		d.c.Renewed(d.now, call, r, nil)
+	}
+	d.step()
+}
+
 func (d *driver) renewFails() {
 	calls := d.renew
 	d.renew = nil

@@ -138,7 +138,7 @@ func (c *Core) Renewed(now time.Duration, call *RenewCall, reply store.RenewRepl
 	margin := c.v
 	for i, it := range call.items {
 		margin = min(margin, it.sent+c.v-now)
-		c.renewed(now, call, it, &reply.Results[i])
+		c.renewed(now, call, it, &reply, &reply.Results[i])
 	}
 	if len(call.items) > 0 {
 		c.event(Event{Kind: Margin, F: max(0, margin.Seconds()/c.v.Seconds()), N: len(call.items)})
@@ -149,7 +149,7 @@ func (c *Core) Renewed(now time.Duration, call *RenewCall, reply store.RenewRepl
 }
 
 // renewed is the answer for one lease.
-func (c *Core) renewed(now time.Duration, call *RenewCall, it *Item, res *store.RenewResult) {
+func (c *Core) renewed(now time.Duration, call *RenewCall, it *Item, reply *store.RenewReply, res *store.RenewResult) {
 	switch res.State {
 	case store.RenewOK:
 		if it.heldAt == 0 {
@@ -161,6 +161,9 @@ func (c *Core) renewed(now time.Duration, call *RenewCall, it *Item, res *store.
 			c.lease(it, call.sent)
 		}
 		if it.phase == proving {
+			if it.endsAt > 0 { // the answer to the claim was long on its way, and was taken for fresh
+				it.endsAt = min(it.endsAt, max(1, now+it.Cmd.Deadline.Sub(reply.Now)))
+			}
 			c.proven(now, it)
 		}
 		if res.Cancel && !it.Inv.Class.Visit() {
