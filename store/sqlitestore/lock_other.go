@@ -27,6 +27,9 @@ func lockFile(path string, exclusive bool) (*fileLock, error) {
 	return &fileLock{f, path}, nil
 }
 
+// forget has nothing to do: release has removed the file.
+func (l *fileLock) forget() {}
+
 // release lets others in.
 func (l *fileLock) release() error {
 	if l.f == nil {

@@ -70,6 +70,9 @@ func (w *writer) open(ctx context.Context) error {
 	w.checkAt = checkpointAt
 	w.waiting = 1 // the caller of Open waits
 	defer func() { w.waiting = 0 }()
+	if err := recognise(ctx, w.c); err != nil {
+		return err
+	}
 	if err := enterWAL(ctx, w.c, w.s.opt.WALLimit); err != nil {
 		return err
 	}
@@ -94,6 +97,21 @@ func (w *writer) open(ctx context.Context) error {
 	}
 	w.publish()
 	return nil
+}
+
+// recognise refuses a file that is not ours before anything in it is changed: the switch to a write-ahead log is for good.
+func recognise(ctx context.Context, c *lite.Conn) error {
+	return retryBusy(ctx, func() error {
+		version, err := userVersion(c)
+		switch {
+		case err != nil:
+			return err
+		case version == 0:
+			return checkEmpty(c)
+		}
+		_, _, err = readerOf(c)
+		return err
+	})
 }
 
 // enterWAL switches the file to a write-ahead log; it is refused while others are about to do the same.
@@ -168,7 +186,7 @@ func checkEmpty(c *lite.Conn) error {
 	}
 	name := st.ColText(0)
 	st.Reset()
-	return fmt.Errorf("%w: the file is a database of something else: it has %q", store.ErrSchema, name)
+	return fmt.Errorf("%w, but a database of something else: it has %q", errForeign, name)
 }
 
 // checkSchema says whether the program may work on the file, in the transaction that is open.
@@ -181,20 +199,31 @@ func checkSchema(c *lite.Conn) error {
 }
 
 func checkReader(c *lite.Conn, version, ours int64) error {
-	st, err := c.Prepare("SELECT reader FROM ns")
-	if err != nil {
-		return fmt.Errorf("%w: the file is no store of twolane: %w", store.ErrSchema, err)
-	}
-	ok, err := st.Step()
+	reader, ok, err := readerOf(c)
 	if err != nil {
 		return err
 	}
-	reader := st.ColInt(0)
-	st.Reset()
 	if !ok || reader > ours || version < ours {
 		return fmt.Errorf("%w: the file has schema %d, which needs a program of schema %d; this one has %d", store.ErrSchema, version, reader, ours)
 	}
 	return nil
+}
+
+// readerOf reads the lowest schema whose programs may work on the file; ok is false if it does not say.
+func readerOf(c *lite.Conn) (reader int64, ok bool, err error) {
+	st, err := c.Prepare("SELECT reader FROM ns")
+	if lite.Is(err, lite.Generic) { // no such table or column
+		return 0, false, fmt.Errorf("%w: %w", errForeign, err)
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	if ok, err = st.Step(); err != nil {
+		return 0, false, err
+	}
+	reader = st.ColInt(0)
+	st.Reset()
+	return reader, ok, nil
 }
 
 func userVersion(c *lite.Conn) (int64, error) {

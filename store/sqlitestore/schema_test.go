@@ -1,9 +1,12 @@
 package sqlitestore_test
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -97,12 +100,35 @@ func TestForeignFile(t *testing.T) {
 	if err := errors.Join(c.Exec("CREATE TABLE people (name TEXT)"), c.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sqlitestore.Open(t.Context(), path, nil); !errors.Is(err, store.ErrSchema) {
-		t.Errorf("a database of something else: %v", err)
+	text := filepath.Join(filepath.Dir(path), "notes.txt")
+	if err := os.WriteFile(text, []byte(strings.Repeat("not a database\n", 1000)), 0o644); err != nil {
+		t.Fatal(err)
 	}
-	for _, bad := range []string{"", ":memory:"} {
+	for _, path := range []string{path, text} {
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sqlitestore.Open(t.Context(), path, nil); !errors.Is(err, store.ErrSchema) || !strings.Contains(err.Error(), path+": ") {
+			t.Errorf("something else: %v", err)
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("%s was changed (%v)", path, err)
+		}
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 2 {
+		t.Errorf("left beside the files: %v %v", files, err)
+	}
+	if _, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "nowhere", "store.db"), nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no such folder: %v", err)
+	}
+	dir := t.TempDir()
+	for _, bad := range []string{"", ":memory:", "sqlite:" + path, "file:" + path, dir} {
 		if _, err := sqlitestore.Open(t.Context(), bad, nil); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("path %q: %v", bad, err)
 		}
+	}
+	if _, err := os.Stat(dir + "-lock"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left beside a folder: %v", err)
 	}
 }

@@ -77,14 +77,18 @@ var (
 
 const maxReaders = 4
 
-// Open opens the store in the file at path and creates it unless it exists. It refuses network file systems, files of a newer, incompatible schema
-// ([store.ErrSchema]), and files that another process has opened exclusively.
+// Open opens the store in the file at path (a path, not a URL) and creates it unless it exists; its folder must exist. It refuses network file
+// systems, files of a newer, incompatible schema or of something else ([store.ErrSchema]), which it leaves as they are, and files that another
+// process has opened exclusively. Beside the file there are two of SQLite while it is open, and an empty one whose name ends in -lock, which stays.
 func Open(ctx context.Context, path string, opt *Options) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if path == "" || strings.HasPrefix(path, ":memory:") {
 		return nil, &store.InvalidError{Field: "path", Detail: "name a file; for memory use the memory store"}
+	}
+	if strings.HasPrefix(path, "sqlite:") || strings.HasPrefix(path, "file:") {
+		return nil, &store.InvalidError{Field: "path", Detail: fmt.Sprintf("%q is a URL; give the path alone, and settings as options", path)}
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -101,7 +105,7 @@ func Open(ctx context.Context, path string, opt *Options) (*Store, error) {
 		s.log = slog.Default()
 	}
 	s.log = s.log.With("store", path)
-	if err := refuseNetwork(filepath.Dir(path)); err != nil {
+	if err := checkPlace(path); err != nil {
 		return nil, err
 	}
 	_, _ = sqlite.Fdatasync(true) // half the work of a flush where it exists; where not, fsync it is
@@ -110,10 +114,33 @@ func Open(ctx context.Context, path string, opt *Options) (*Store, error) {
 	}
 	if err := s.start(ctx); err != nil {
 		_ = s.lock.release() // the first error is the one to tell
+		if errors.Is(err, errForeign) {
+			s.lock.forget()
+		}
 		return nil, err
 	}
 	return s, nil
 }
+
+// checkPlace says why there can be no store at path, before anything is written there.
+func checkPlace(path string) error {
+	dir := filepath.Dir(path)
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("the folder of the store: %w", err)
+	}
+	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
+		return &store.InvalidError{Field: "path", Detail: path + " is a folder; name a file in it"}
+	}
+	return refuseNetwork(dir)
+}
+
+// errForeign says that a file is none of ours. Nothing of ours is to be left beside it.
+var errForeign error = foreign{}
+
+type foreign struct{}
+
+func (foreign) Error() string        { return "this is no store of twolane" }
+func (foreign) Is(target error) bool { return target == store.ErrSchema }
 
 func (s *Store) start(ctx context.Context) error {
 	c, err := lite.Open(s.path)
@@ -137,7 +164,7 @@ func (s *Store) start(ctx context.Context) error {
 func (s *Store) openError(err error) error {
 	switch {
 	case lite.Is(err, lite.NotADB):
-		return fmt.Errorf("%w: %s is not a SQLite database or its first page is damaged: %w", store.ErrSchema, s.path, err)
+		return fmt.Errorf("open %s: %w, but something else, or its first page is damaged", s.path, errForeign)
 	case lite.Is(err, lite.Corrupt):
 		return fmt.Errorf("%s is damaged: %w", s.path, err)
 	}

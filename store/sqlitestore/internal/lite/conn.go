@@ -29,6 +29,7 @@ func (e *Error) Error() string {
 
 // Result codes that callers tell apart, without their extended part.
 const (
+	Generic = sqlite3.SQLITE_ERROR // no such table, among others
 	Busy    = sqlite3.SQLITE_BUSY
 	Full    = sqlite3.SQLITE_FULL
 	IOErr   = sqlite3.SQLITE_IOERR
