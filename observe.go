@@ -35,7 +35,7 @@ type seriesKey struct {
 	a, b, c string
 }
 
-var starveReasons = []string{"permits", "rate", "throttled", "limit", "gate", "paused", "no worker for the type", "store", "unsettled", "suspect"}
+var starveReasons = []string{"permits", "rate", "throttled", "limit", "gate", "queue_paused", "no_worker", "store", "unsettled", "suspect"}
 
 func newObserver(w *Worker, loop *dispatch.Loop) *observer {
 	o := &observer{w: w, loop: loop, series: map[seriesKey]Series{}, tasks: make(chan func(), 256)}

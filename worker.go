@@ -100,7 +100,7 @@ type Starvation struct {
 	Queue    string // where the oldest one waits
 	Eligible int
 	Oldest   time.Duration // how long it has waited
-	Reason   string        // permits, rate, throttled, limit, gate, paused, store, unsettled, "no worker for the type"
+	Reason   string        // permits, rate, throttled, limit, gate, queue_paused, no_worker, store, unsettled or suspect
 	Detail   string
 }
 

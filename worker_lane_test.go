@@ -165,7 +165,7 @@ func TestF158_UnknownTypeIsNotClaimed(t *testing.T) {
 		if n := w.metrics.get("twolane_unclaimable{default,intake,unknown}"); n != 1 {
 			r.Errorf("unclaimable: %v, want 1", n)
 		}
-		if got := w.log.with("WARN", "starts nothing", "no worker for the type", "unknown"); len(got) != 1 {
+		if got := w.log.with("WARN", "starts nothing", "reason=no_worker", "for type unknown"); len(got) != 1 {
 			r.Errorf("%d warnings: %q", len(got), w.log.with("WARN"))
 		}
 		r.work(twolane.WorkerConfig{}, func(w *twolane.Worker) { twolane.HandleFunc(w, "unknown", r.sleeps(0)) })
@@ -187,7 +187,7 @@ func TestStarvationIsSaid(t *testing.T) {
 		stop, again    func(r *rig)
 	}{
 		{"permits", "all 4 permits are held", nil, nil},
-		{"paused", "", func(r *rig) { r.pause(twolane.PauseAll) }, func(r *rig) { r.pause(twolane.PauseNone) }},
+		{"queue_paused", "", func(r *rig) { r.pause(twolane.PauseAll) }, func(r *rig) { r.pause(twolane.PauseNone) }},
 		{"rate", "default/intake", func(r *rig) { r.rate(1e-5) }, func(r *rig) { r.rate(0) }},
 	} {
 		t.Run(c.reason, func(t *testing.T) {

@@ -147,7 +147,7 @@ func (c *Core) judge(now time.Duration, l store.Lane, st *store.Stats) {
 	c.event(Event{Kind: Starving, Lane: l, Queue: c.cfg.Queues[queue].Name, N: n, D: oldest, Text: why, Detail: detail})
 }
 
-// reason says why a lane starts nothing of a queue.
+// reason says why a lane starts nothing of a queue, in the words that explain a single command where they mean the same.
 func (c *Core) reason(now time.Duration, l store.Lane, q int, st *store.Stats) (why, detail string) {
 	if c.claim.bad.n > 0 {
 		return "store", "claims fail"
@@ -164,6 +164,8 @@ func (c *Core) reason(now time.Duration, l store.Lane, q int, st *store.Stats) (
 	r := &c.share.report[l][q]
 	switch r.Why {
 	case store.WhyEmpty, store.WhyFull, store.WhyMore:
+	case store.WhyPaused:
+		return "queue_paused", r.Detail
 	default:
 		return string(r.Why), r.Detail
 	}
@@ -173,7 +175,7 @@ func (c *Core) reason(now time.Duration, l store.Lane, q int, st *store.Stats) (
 		}
 		for _, t := range st.Queues[i].Types {
 			if t.Lane == l && t.InLine > 0 && t.Workers == 0 {
-				return "no worker for the type", t.Type
+				return "no_worker", "for type " + t.Type
 			}
 		}
 	}
