@@ -52,9 +52,8 @@ func deleted(f *fixture, c *store.Command) {
 }
 
 func purged(f *fixture, c *store.Command) {
-	r, err := f.s.Act(f.ctx(), store.ActRequest{Kind: store.ActDelete, Filter: &store.Filter{Queue: "q", Status: c.Status, Before: c.Created + 1}, Force: true})
-	f.ok(err)
-	f.check(r.Done == 1, "purged %d", r.Done)
+	n := f.actAll(store.ActRequest{Kind: store.ActDelete, Filter: &store.Filter{Queue: "q", Status: c.Status, Before: c.Created + 1}, Force: true})
+	f.check(n == 1, "purged %d", n)
 }
 
 func cancelled(kind store.OutcomeKind, change ...func(*store.Settlement)) func(f *fixture, c *store.Command) {
@@ -287,8 +286,7 @@ var ends = map[string]func(f *fixture, id string){
 	"force":  func(f *fixture, id string) { f.tryCancel(store.CancelRequest{IDs: []string{id}, Force: true}) },
 	"delete": func(f *fixture, id string) { f.ok(f.act(store.ActDelete, id)) },
 	"purge": func(f *fixture, id string) {
-		_, err := f.s.Act(f.ctx(), store.ActRequest{Kind: store.ActDelete, Filter: &store.Filter{Queue: "q", Status: store.Pending, Type: "t1"}})
-		f.ok(err)
+		f.actAll(store.ActRequest{Kind: store.ActDelete, Filter: &store.Filter{Queue: "q", Status: store.Pending, Type: "t1"}})
 	},
 	"start_by": func(*fixture, string) {},
 	"deadline": func(*fixture, string) {},
