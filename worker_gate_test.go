@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -235,10 +236,10 @@ func TestGateClosesAKey(t *testing.T) {
 	rigged(t, 0, func(r *rig) {
 		var open box[bool]
 		var at crowd
-		verdicts := 0
+		var verdicts atomic.Int64
 		w := r.work(gates(gate.Binding{Name: "g", Gate: judge(func(job *gate.Job) gate.Verdict {
 			if v, _ := job.Key("tenant"); v == "bad" && !open.get() {
-				verdicts++
+				verdicts.Add(1)
 				return gate.Verdict{Decision: gate.Wait, Close: &gate.Key{By: twolane.ByKey, Name: "tenant", Value: v}}
 			}
 			return gate.Verdict{}
@@ -252,9 +253,9 @@ func TestGateClosesAKey(t *testing.T) {
 		if took := time.Since(begin); took > 3*sec {
 			r.Errorf("others waited %v", took)
 		}
-		before := verdicts
+		before := verdicts.Load()
 		time.Sleep(30 * sec)
-		if n := verdicts - before; n > 60 {
+		if n := verdicts.Load() - before; n > 60 {
 			r.Errorf("%d commands were claimed and given back in half a minute", n)
 		}
 		e, err := r.client.Explain(r.Context(), bad[150])

@@ -18,7 +18,7 @@ type source struct {
 	v     float64
 	err   error
 	hang  bool
-	asked int
+	asked atomic.Int32
 	now   atomic.Int32 // questions under way
 	most  atomic.Int32
 }
@@ -27,7 +27,7 @@ func (s *source) ask(ctx context.Context) (Sample, error) {
 	s.most.Store(max(s.most.Load(), s.now.Add(1)))
 	defer s.now.Add(-1)
 	s.mu.Lock()
-	s.asked++
+	s.asked.Add(1)
 	v, err, hang := s.v, s.err, s.hang
 	s.mu.Unlock()
 	if hang {
@@ -114,9 +114,9 @@ func TestMeterLosesItsSource(t *testing.T) {
 func TestMeterHangs(t *testing.T) {
 	metered(t, MeterConfig{Every: time.Second, Timeout: 3 * time.Second, Stale: 10 * time.Second, Threshold: None}, func(t *testing.T, m *Meter, s *source) {
 		s.set(0, nil, true)
-		before := s.asked
+		before := s.asked.Load()
 		time.Sleep(time.Minute)
-		if n := s.asked - before; n < 13 || n > 17 {
+		if n := s.asked.Load() - before; n < 13 || n > 17 {
 			t.Errorf("%d questions in a minute, each 3 s and a pause of 1", n)
 		}
 		begin := time.Now()
