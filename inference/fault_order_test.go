@@ -165,6 +165,7 @@ func TestFault18Tiers(t *testing.T) {
 			}
 			r.until("all are taken", 10*time.Second, func() bool { return r.do("EXISTS", "q-i")[0] == "0" })
 			r.submit(member("b", time.Minute, to("q-b")))
+			before := 1201 - r.gate.count()
 			r.results("res-q-b", 1, 30*time.Second)
 			left := 0
 			for _, c := range r.gate.seen() {
@@ -175,6 +176,9 @@ func TestFault18Tiers(t *testing.T) {
 			left = 1201 - r.gate.count()
 			if ageing == 0 && left > 60 {
 				t.Errorf("the batch request went before %d interactive ones", left)
+			}
+			if ageing > 0 && before < 600 {
+				t.Skipf("only %d interactive requests were left when the batch request came: too few to tell", before)
 			}
 			if ageing > 0 && left < 100 {
 				t.Errorf("the batch request went when only %d interactive ones were left", left)
