@@ -72,6 +72,18 @@ func (s *Store) Pages(t testing.TB) (n int64) {
 	return n
 }
 
+// Reprepared is how often the writer's statements were prepared anew.
+func (s *Store) Reprepared(t testing.TB) (n int) {
+	t.Helper()
+	if err := s.do(context.Background(), normal, false, func(w *writer) error {
+		n = w.c.Reprepared()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // Read calls f in a snapshot of a reader.
 func (s *Store) Read(ctx context.Context, f func(c *lite.Conn) error) error {
 	return s.read(ctx, func(r *reader) error { return f(r.c) })

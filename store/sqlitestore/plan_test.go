@@ -2,12 +2,15 @@ package sqlitestore_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/twolane/twolane/store"
 	"github.com/twolane/twolane/store/sqlitestore"
 	"github.com/twolane/twolane/store/sqlitestore/internal/lite"
 )
@@ -81,6 +84,33 @@ func planProblems(t *testing.T, c *lite.Conn, sql string) (all []string) {
 		if strings.Contains(step, "TEMP B-TREE") && !strings.Contains(sql, "UNION ALL") && !sortsSmall(sql) {
 			all = append(all, "sorts: "+step)
 		}
+	}
+}
+
+// No statement is prepared anew for other values of its parameters.
+func TestPreparedOnce(t *testing.T) {
+	s := limited(t)
+	defer closeStore(t, s)
+	begun := s.Reprepared(t) // by the migration
+	for n := range 20 {
+		submit(t, s, fmt.Sprint("more", n))
+		for lane := range store.Lanes {
+			req := claimOf(n, store.Lane(lane), 1+n%2)
+			req.Worker = fmt.Sprint("w", lane)
+			rep, err := s.Claim(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(rep.Grants) > 0 {
+				settle(t, s, rep, store.Settlement{Kind: store.OutcomeSnooze, Delay: 200 * time.Millisecond})
+			}
+		}
+		if err := s.SetClock(t.Context(), 2_000_000_000_000+store.Millis(n)*700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.Reprepared(t) - begun; n != 0 {
+		t.Errorf("statements were prepared anew %d times", n)
 	}
 }
 

@@ -74,6 +74,13 @@ func Open(path string) (*Conn, error) {
 		return nil, err
 	}
 	sqlite3.Xsqlite3_extended_result_codes(c.tls, c.db, 1)
+	// Plans do not depend on the values of parameters. Otherwise a statement is prepared anew, for the price of ten, whenever a parameter has
+	// changed that was compared with what a partial index is about.
+	if rc := sqlite3.Xsqlite3_db_config(c.tls, c.db, sqlite3.SQLITE_DBCONFIG_ENABLE_QPSG, libc.VaList(c.out, int32(1), uintptr(0))); rc != sqlite3.SQLITE_OK {
+		err := c.err(rc, "")
+		_ = c.Close() // the first error is the one to tell
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -153,6 +160,14 @@ func (c *Conn) Must(sql string) *Stmt {
 		return &Stmt{c: c, sql: sql, err: err}
 	}
 	return s
+}
+
+// Reprepared is how often statements were prepared anew.
+func (c *Conn) Reprepared() (n int) {
+	for _, s := range c.stmts {
+		n += int(sqlite3.Xsqlite3_stmt_status(c.tls, s.h, sqlite3.SQLITE_STMTSTATUS_REPREPARE, 0))
+	}
+	return n
 }
 
 // Changes is how many rows the last INSERT, UPDATE or DELETE changed.
