@@ -38,15 +38,18 @@ func (w *writer) front(now rule.Now, rm *roomRow) (*lineRow, error) {
 			w.st.setUnfit(l)
 			continue
 		}
-		ok := !isPaused(now, l.k.q.cfg, l.lane)
-		if ok {
-			var err error
-			if ok, err = claimable(w, now, l.ln, l.lane); err != nil {
+		if !isPaused(now, l.k.q.cfg, l.lane) {
+			if l.sure == now {
+				return l, nil
+			}
+			ok, err := claimable(w, now, l.ln, l.lane)
+			if err != nil {
 				return nil, err
 			}
-		}
-		if ok {
-			return l, nil
+			if ok {
+				l.sure = now
+				return l, nil
+			}
 		}
 		w.st.takeOff(l)
 	}

@@ -243,17 +243,19 @@ func (cl *claim) budget(l *lineRow, batch int) (int, error) {
 	n := rowsAtOnce
 	for i := range as {
 		a := &as[i]
-		switch {
-		case !a.waits:
-		case a.rm.lines > 0: // it may have to queue anew after each
-			n = min(n, batch)
-		case a.Limit.Rate > 0:
-			r, _ := a.Limit.RateOf(a.Value)
-			_, got, _ := a.rm.tat.Take(r, cl.now.Run, rowsAtOnce)
-			n = min(n, got*batch)
-		default:
-			n = min(n, (a.Max-a.rm.members)/max(1, l.like().Cost))
+		if !a.waits {
+			continue
 		}
+		free := (a.Max - a.rm.members) / max(1, l.like().Cost)
+		if a.Limit.Rate > 0 {
+			r, _ := a.Limit.RateOf(a.Value)
+			_, free, _ = a.rm.tat.Take(r, cl.now.Run, rowsAtOnce)
+			free *= batch
+		}
+		if a.rm.lines > 0 { // it queues anew after each grant
+			free = max(free/(a.rm.lines+1), min(free, batch))
+		}
+		n = min(n, free)
 	}
 	return max(n, 0), nil
 }

@@ -22,8 +22,9 @@ type lineRow struct {
 	stale bool // the head has left, and who is first now is not known yet
 	fresh bool // not in the table yet
 	dirty bool
-	came  int // commands that have come to stand in it
-	used  int // writer.steps at the last change
+	came  int      // commands that have come to stand in it
+	used  int      // writer.steps at the last change
+	sure  rule.Now // when a command of it was found to be claimable, if none has left since
 
 	grouped bool   // it is known by its group, for fair turns
 	group   string // its group, if so
@@ -152,6 +153,7 @@ func (s *state) enter(l *lineRow, score int64) {
 
 // leave notes that a command with this score has left its line.
 func (s *state) leave(l *lineRow, score int64) {
+	l.sure = rule.Now{}
 	if l.some && score == l.head {
 		l.stale = true
 		s.touchLine(l)
