@@ -15,7 +15,8 @@ import (
 
 // Options are the settings of a [Client]; the zero value and nil are usable.
 type Options struct {
-	// Logger gets what a person should know: that the store does not answer, and that it answers again. nil means slog.Default().
+	// Logger gets what a person should know: which settings of the store lose work, that it does not answer, and that it answers again.
+	// nil means slog.Default().
 	Logger *slog.Logger
 	// Codec encodes params and decodes results; nil means [JSON].
 	Codec Codec

@@ -327,3 +327,43 @@ func TestF019_SilentPeerEndsATry(t *testing.T) {
 		}
 	})
 }
+
+// describing is a store with settings to warn of, which it tells at the n-th try.
+type describing struct {
+	store.Store
+	n int
+}
+
+func (d *describing) Describe(context.Context) (store.Description, error) {
+	if d.n--; d.n > 0 {
+		return store.Description{}, errNet
+	}
+	return store.Description{Kind: "redis", Durability: "none", Warnings: []string{"appendonly is off", "the server is a replica"}}, nil
+}
+
+// What an operator should change is said once by each client that stays open, and not by one that only submits something.
+func TestWarningsOfTheStoreAreSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, open := range []time.Duration{500 * time.Millisecond, time.Minute} {
+			var out bytes.Buffer
+			st := &describing{memstore.New(), 2}
+			c := twolane.NewClient(st, &twolane.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+			time.Sleep(open)
+			c.Close()
+			want := 0
+			if open >= time.Minute {
+				want = 1
+			}
+			for _, w := range st.warnings() {
+				if n := bytes.Count(out.Bytes(), []byte(w)); n != want {
+					t.Errorf("%q was said %d times in %v, want %d", w, n, open, want)
+				}
+			}
+		}
+	})
+}
+
+func (d *describing) warnings() []string {
+	desc, _ := (&describing{}).Describe(context.Background())
+	return desc.Warnings
+}

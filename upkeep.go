@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/twolane/twolane/store"
 )
 
 const (
@@ -19,7 +21,13 @@ func (c *Client) didUpkeep() { c.upkept.Store(time.Now().UnixNano()) }
 // upkeep calls Maintain once a second until the client is closed, unless somebody else in this process just did the same.
 func (c *Client) upkeep() {
 	pause, failing := tickEvery, false
+	untold := 3 // tries
 	for sleep(c.ctx, pause) {
+		if untold > 0 && !failing {
+			if untold--; c.tellWarnings() {
+				untold = 0
+			}
+		}
 		if since := time.Since(time.Unix(0, c.upkept.Load())); since < tickEvery/2 && !failing {
 			pause = tickEvery - since
 			continue
@@ -43,6 +51,24 @@ func (c *Client) upkeep() {
 			failing, pause = false, tickEvery
 		}
 	}
+}
+
+// tellWarnings logs what an operator should change in the store's settings, and reports whether the store has said what there is.
+func (c *Client) tellWarnings() bool {
+	d, ok := c.store.(store.Describer)
+	if !ok {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, tickTimeout)
+	defer cancel()
+	desc, err := d.Describe(ctx)
+	if err != nil {
+		return false // that the store does not answer is said elsewhere
+	}
+	for _, w := range desc.Warnings {
+		c.log.Warn("a setting of the store: "+w, "kind", desc.Kind, "durability", desc.Durability)
+	}
+	return true
 }
 
 // maintain does all the upkeep that is there, in bounded steps.
