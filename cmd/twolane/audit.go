@@ -31,7 +31,7 @@ func newAudit(std streams) *cobra.Command {
 				return usagef("--store is required")
 			}
 			if openstore.Kind(url) == openstore.Memory {
-				return usagef("--store %s: a new memory store is empty; there is nothing to audit", url)
+				return usagef("--store mem: is a new, empty store; there is nothing to audit")
 			}
 			st, err := openstore.Open(cmd.Context(), url, &openstore.Options{MustExist: true})
 			if err != nil {

@@ -23,7 +23,8 @@ func newBench(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bench", Short: "Measure what a store and this machine can do", Args: noArgs,
 		Long: `Bench measures the queue through its Go API, with 200-byte params, handlers that do nothing, one queue, metrics on and batches of 100,
-each row beside a floor: what the bare store does in the same minute. It works in namespaces or files of its own and removes them.
+each row beside a floor: how many entries per second the bare store takes in the same minute (on Redis by pipelined XADD, on SQLite by
+flushed inserts of 64 rows). It works in namespaces or files of its own and removes them.
 Without --store it starts a redis-server of its own (without persistence, then with appendonly everysec), if there is one, and then
 measures SQLite in a temporary folder. Rows: ` + strings.Join(bench.Rows, ", ") + `.`,
 		Example: "  twolane bench\n  twolane bench --store redis://127.0.0.1:6379 --only latency\n  twolane bench --store sqlite:/var/tmp/x.db --only process --n 20000 --json",
@@ -53,6 +54,9 @@ measures SQLite in a temporary folder. Rows: ` + strings.Join(bench.Rows, ", ") 
 			if !asJSON && len(rows) > 0 {
 				fmt.Fprintf(std.out, "%s, %d CPUs shared by client and store\n", readVersion(), runtime.NumCPU())
 				err = errors.Join(err, bench.Table(std.out, rows))
+			}
+			if errors.Is(context.Cause(cmd.Context()), errInterrupted) {
+				err = errors.Join(errInterrupted, withoutCanceled(err))
 			}
 			return err
 		},
@@ -107,8 +111,12 @@ func benchOwnRedis(ctx context.Context, std streams, opt bench.Options, dir stri
 		return err
 	}
 	defer func() { err = errors.Join(err, srv.Kill()) }()
-	fmt.Fprintf(std.err, "started a redis-server on %s %s\n", srv.Addr(), strings.Join(args, " "))
-	return benchStore(ctx, srv.URL(), opt)
+	fmt.Fprintln(std.err, "started a redis-server on", strings.Join(append([]string{srv.Addr()}, args...), " "))
+	err = benchStore(ctx, srv.URL(), opt)
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // Ctrl-C has ended the server too, so that nothing in it could be removed
+	}
+	return err
 }
 
 const benchWorkerVerb = "bench-worker"

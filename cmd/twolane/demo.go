@@ -90,12 +90,17 @@ func runDemo(cmd *cobra.Command, std streams, cfg demo.Config, f demoFlags) (err
 		}
 		return runErr
 	}
-	broken := res.Broken(cfg.ErrorRate > 0)
+	stopped := errors.Is(context.Cause(cmd.Context()), errInterrupted)
+	judged := res
+	if stopped {
+		judged.Lost = 0 // what was not finished is not lost: there was no time to finish it
+	}
+	broken := judged.Broken(cfg.ErrorRate > 0)
 	summary := std.out
 	if f.json {
 		summary = std.err
 	}
-	if err := writeSummary(summary, res, broken); err != nil {
+	if err := writeSummary(summary, res, broken, stopped); err != nil {
 		return err
 	}
 	if f.json {
@@ -113,17 +118,25 @@ func runDemo(cmd *cobra.Command, std streams, cfg demo.Config, f demoFlags) (err
 	return nil
 }
 
-// writeSummary says what happened in words.
-func writeSummary(w io.Writer, r demo.Result, broken []string) error {
+// writeSummary says what happened in words. stopped says that somebody did not want to wait for the end.
+func writeSummary(w io.Writer, r demo.Result, broken []string, stopped bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%d of %d tasks were launched in %.1f s, up to %d were live at once, and %d had succeeded after %.1f s.\n",
 		r.Launched, r.Commands, r.LaunchSeconds, r.LiveMax, r.Succeeded, r.TotalSeconds)
 	fmt.Fprintf(&b, "The cloud saw at most %d calls in any second and throttled %d.\n", r.APICallsPerSecond, r.Throttled)
 	fmt.Fprintf(&b, "Tasks were checked %d times; half of the calls were late by at most %.0f ms, 99 %% by at most %.0f ms, all by at most %.0f ms.\n",
 		r.Polls, r.PollLatenessMS.P50, r.PollLatenessMS.P99, r.PollLatenessMS.Max)
-	fmt.Fprintf(&b, "Lost: %d. Run twice: %d. Leases lost with their worker: %d. Longest stall of the intake: %.2f s. Audit: %s.\n",
-		r.Lost, r.DuplicateRuns, r.LeaseLosses, r.LongestIntakeStall, r.Audit)
-	if len(broken) == 0 {
+	lost := "Lost"
+	if stopped {
+		lost = "Not finished"
+	}
+	fmt.Fprintf(&b, "%s: %d. Run twice: %d. Leases lost with their worker: %d. Longest stall of the intake: %.2f s. Audit: %s.\n",
+		lost, r.Lost, r.DuplicateRuns, r.LeaseLosses, r.LongestIntakeStall, r.Audit)
+	switch {
+	case len(broken) > 0:
+	case stopped:
+		fmt.Fprintf(&b, "Interrupted: %d of %d tasks were not finished. Until then every promise was kept.\n", r.Lost, r.Commands)
+	default:
 		b.WriteString("Every promise was kept.\n")
 	}
 	for _, p := range broken {

@@ -41,6 +41,21 @@ var errReported = errors.New("failed")
 // errInterrupted is the cause of the context after the first Ctrl-C.
 var errInterrupted = errors.New("interrupted")
 
+// withoutCanceled takes out of joined errors those that say no more than that the context has ended.
+func withoutCanceled(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var left []error
+		for _, err := range joined.Unwrap() {
+			left = append(left, withoutCanceled(err))
+		}
+		return errors.Join(left...)
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
+		return nil
+	}
+	return err
+}
+
 // exitCode maps an error to an exit code; silent says that it was told already.
 func exitCode(ctx context.Context, err error) (code int, silent bool) {
 	_, isUsage := errors.AsType[*usageError](err)
@@ -49,7 +64,7 @@ func exitCode(ctx context.Context, err error) (code int, silent bool) {
 	case isUsage:
 		return exitUsage, false
 	case errors.Is(context.Cause(ctx), errInterrupted):
-		return exitInterrupted, errors.Is(err, errReported) || errors.Is(err, errInterrupted)
+		return exitInterrupted, errors.Is(err, errReported) || withoutCanceled(err) == nil
 	case errors.Is(err, errReported):
 		return exitFailed, true
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, twolane.ErrNotFound):

@@ -155,7 +155,7 @@ func TestDemoInterrupted(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &res); err != nil || res.Launched == 0 || res.Lost != res.Commands || res.DuplicateRuns != 0 || res.Audit != "ok" {
 		t.Errorf("%v: %s", err, out.String())
 	}
-	for _, want := range []string{"press Ctrl-C again", "were not finished"} {
+	for _, want := range []string{"press Ctrl-C again", "Interrupted: ", "were not finished", "every promise was kept"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in\n%s", want, said)
 		}

@@ -41,7 +41,9 @@ func newRoot(std streams) *cobra.Command {
 		Use:   "twolane",
 		Short: "A durable work queue for commands that live long",
 		Long: "twolane keeps commands that live long: submit a command, have exactly one live invocation of it anywhere,\n" +
-			"re-check it on time until it is finished, and never freeze, leak or go silent.",
+			"re-check it on time until it is finished, and never freeze, leak or go silent.\n\n" +
+			"Exit codes: 0 done, 1 failed or something is wrong, 2 the command line makes no sense, 3 not found,\n" +
+			"6 the store does not answer, 130 interrupted.",
 		Example:           "  twolane demo\n  twolane bench --store redis://127.0.0.1:6379 --only latency\n  twolane audit --store sqlite:queue.db",
 		SilenceErrors:     true,
 		SilenceUsage:      true,

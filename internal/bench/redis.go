@@ -96,7 +96,11 @@ const floorCallers = 4
 func (p *redisProbe) floor(ctx context.Context, n int, d time.Duration) (perSecond float64, err error) {
 	key := "{twolane-bench-floor}"
 	payload := strings.Repeat("x", n)
-	defer func() { err = errors.Join(err, p.client.Do(ctx, p.client.B().Del().Key(key).Build()).Error()) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // an interrupted probe leaves nothing either
+		defer cancel()
+		err = errors.Join(err, p.client.Do(ctx, p.client.B().Del().Key(key).Build()).Error())
+	}()
 	batch := func() error {
 		cmds := make(rueidis.Commands, 0, 100)
 		for range cap(cmds) {
