@@ -9,7 +9,7 @@
 //	defer client.Close()
 //	worker, err := twolane.NewWorker(client, twolane.WorkerConfig{})
 //	twolane.Handle(worker, "launch", twolane.Handler[Launch, Machine]{Execute: start, Check: describe})
-//	go worker.Run(ctx)
+//	go func() { ended <- worker.Run(ctx) }() // until ctx ends; a handler that is wrong is its error
 //
 //	res, err := client.Submit(ctx, twolane.Submission{Type: "launch", Params: Launch{Image: "debian"}})
 //	cmd, err := client.Wait(ctx, res.ID)
@@ -59,5 +59,17 @@
 // that run at the same time, nor a schedule to the millisecond, nor a workflow engine: chains and fan-in are made of follow-ups
 // ([Done]) and [Client.WaitGroup].
 //
-// Package twolanetest runs handlers in tests, in fake time; package metrics/prom shows the numbers to Prometheus.
+// # Where to find what
+//
+//   - To submit: [Submission], [Client.Submit], [Client.SubmitMany]; to wait: [Client.Wait], [Client.WaitGroup]. Ends for another system:
+//     Submission.Notify and [Client.Outbox].
+//   - To run: [Handle] or [HandleFunc], [Handler], [Job]; what a handler answers: [Done], [Processing], [Fail], [Snooze], [Throttled],
+//     [Drop], or an error; [NewWorker], [WorkerConfig], [Middleware], [Hooks].
+//   - To look: [Client.Get], [Client.List], [Client.All], [Client.Stats], [Client.Explain], [Worker.Health]; package metrics/prom shows the numbers to
+//     Prometheus, and [Metrics] to anything else.
+//   - To operate: [Client.Cancel], [Client.Retry], [Client.Delete], [Client.Purge], [Client.Move], [Client.Reprioritise], [Client.RunNow], by
+//     [IDs] or [Matching] a [Filter]; [Client.Pause], [Client.Resume].
+//   - To bound: rates and caps of queues with [Client.Configure], exact limits with [Client.SetLimit], and by signals from outside with gates
+//     (package gate, WorkerConfig.Gates).
+//   - To test: package twolanetest runs handlers in a program's own tests, in fake time.
 package twolane
