@@ -10,13 +10,15 @@ import (
 	"github.com/twolane/twolane/store"
 )
 
-// Config is the configuration of a namespace. It lives in the store; workers never write it.
+// Config is the configuration of a namespace: the visibility timeout, what is set for queues, and limits. It lives in the store; workers never write it.
+// Its fields are documented at [store.Config].
 type Config = store.Config
 
-// QueueConfig is the configuration of one queue.
+// QueueConfig is the configuration of one queue: rates by lane, order, a cap on what waits, retention, fair turns. Its fields and their defaults are
+// documented at [store.QueueConfig].
 type QueueConfig = store.QueueConfig
 
-// Rate bounds how many handlers of one lane of a queue start, across all workers.
+// Rate bounds how many handlers of one lane of a queue start, across all workers: Limit per second, and Burst at once.
 type Rate = store.Rate
 
 // Config reads the configuration.

@@ -56,7 +56,7 @@ type Explanation struct {
 	// Limit is what stops it, if a limit does.
 	Limit *LimitWait
 	// Gate is what stops it, if a gate does: of those of the workers that could run it the one that opens first, as its worker last said.
-	Gate *GateState
+	Gate *store.GateState
 }
 
 // Explain says why a command stands where it stands. It makes a few bounded calls.

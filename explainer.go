@@ -320,7 +320,7 @@ func (x *explainer) blame(w Wait) string {
 	case WaitGate:
 		return x.gate()
 	case WaitLimit:
-		return x.Limit.String()
+		return x.Limit.text()
 	case WaitRate:
 		rate := x.q.Rates[lane]
 		return fmt.Sprintf("the rate of queue %s lets %v start in a second in the %s lane", x.r.Queue, rate.Limit, lane)

@@ -12,9 +12,6 @@ import (
 	"github.com/twolane/twolane/store"
 )
 
-// GateState is how a gate of a worker stands in one scope: the numbers that its last decision was made by.
-type GateState = store.GateState
-
 // Overflow reports whether the command was admitted over a limit that only classifies ([Limit].Classify).
 func (j *JobInfo) Overflow() bool { return j.item.Cmd.Overflow }
 
@@ -86,7 +83,7 @@ func (w *Worker) ClearGate(name string) error {
 }
 
 // Gates lists the gates that hold something back, as of the worker's last look.
-func (w *Worker) Gates() []GateState {
+func (w *Worker) Gates() []store.GateState {
 	w.mu.Lock()
 	loop := w.loop
 	w.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/twolane/twolane/store/rule"
 )
 
-// Limit is an exact cap, kept in the store: how many commands may be active at once, or with a Rate how many handlers may start per time.
+// Limit is an exact cap, kept in the store: how many commands may be active at once, or with a Rate how many handlers may start per time. Its fields
+// are documented at [store.Limit].
 type Limit = store.Limit
 
 // By says which commands a limit counts together.
@@ -34,9 +35,6 @@ const (
 	ScopeInvocation = store.ScopeInvocation // while a worker has it
 	ScopeCommand    = store.ScopeCommand    // from its first start until it ends, or its handler returns and leaves it PENDING
 )
-
-// LimitState is how one counted value of a limit stands: its members by id, and the lines that wait.
-type LimitState = store.LimitState
 
 // SetLimit adds a limit to the configuration, or replaces the one of its name. It holds from the next claim on; what it lowers evicts nobody. A limit
 // with neither a Max nor a Rate closes what it covers. A store that keeps no limits refuses it.
@@ -77,7 +75,7 @@ func (c *Client) Limits(ctx context.Context) ([]Limit, error) {
 }
 
 // Limit reads how one counted value of a limit stands. The value of a limit [ByAll] is empty. [ErrNotFound] says that no such limit is in force.
-func (c *Client) Limit(ctx context.Context, name, value string) (LimitState, error) {
+func (c *Client) Limit(ctx context.Context, name, value string) (store.LimitState, error) {
 	st, err := c.limit(ctx, store.LimitKey{Limit: name, Value: value})
 	if errors.Is(err, ErrNotFound) {
 		err = errNoLimit
@@ -88,7 +86,7 @@ func (c *Client) Limit(ctx context.Context, name, value string) (LimitState, err
 	return st, nil
 }
 
-func (c *Client) limit(ctx context.Context, k store.LimitKey) (st LimitState, err error) {
+func (c *Client) limit(ctx context.Context, k store.LimitKey) (st store.LimitState, err error) {
 	err = c.call(ctx, func(ctx context.Context, _ int) (err error) {
 		st, err = c.store.Limit(ctx, k)
 		return err
@@ -144,8 +142,8 @@ func (c *Client) findLimit(ctx context.Context, cfg *Config, x *explainer) error
 	return nil
 }
 
-// String says it for people, to go after "but".
-func (w *LimitWait) String() string {
+// text says it for people, to go after "but".
+func (w *LimitWait) text() string {
 	name := store.LimitKey{Limit: w.Limit, Value: w.Value}.String()
 	s := fmt.Sprintf("limit %s is full (%d of %d", name, w.Members, w.Max)
 	switch {

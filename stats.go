@@ -13,16 +13,13 @@ import (
 type Stats struct {
 	AsOf    time.Time
 	Queues  []QueueStats
-	Workers []WorkerStats  // that are alive
-	Lost    int            // ids set aside for want of a readable record
-	Outbox  map[string]int // entries that wait, by topic
-	Bytes   int64          // that the store occupies; 0 if it does not know
-	Limits  []LimitStats   // in force
-	Config  uint64         // version of the configuration
+	Workers []WorkerStats      // that are alive
+	Lost    int                // ids set aside for want of a readable record
+	Outbox  map[string]int     // entries that wait, by topic
+	Bytes   int64              // that the store occupies; 0 if it does not know
+	Limits  []store.LimitStats // in force
+	Config  uint64             // version of the configuration
 }
-
-// LimitStats are the numbers of one limit over the values that it counts.
-type LimitStats = store.LimitStats
 
 // QueueStats are the numbers of one queue.
 type QueueStats struct {
@@ -35,7 +32,7 @@ type QueueStats struct {
 	// The records of finished commands that are kept.
 	Succeeded, Failed, Cancelled int
 	Reasons                      map[Reason]int // of the failed ones
-	Types                        []TypeStats
+	Types                        []store.TypeStats
 }
 
 // LaneStats are the numbers of one lane of a queue.
@@ -70,9 +67,6 @@ const (
 	overloadedAfter = time.Second
 )
 
-// TypeStats are the numbers of one type in one lane of a queue.
-type TypeStats = store.TypeStats
-
 // WorkerStats are what a worker says about itself.
 type WorkerStats struct {
 	ID, Name, Host, Version string
@@ -82,7 +76,7 @@ type WorkerStats struct {
 	Types                   [2][]string // by lane
 	Permits, Running        [2]int      // by lane
 	Draining                bool
-	Gates                   []GateState // of its gates those that hold something back
+	Gates                   []store.GateState // of its gates those that hold something back
 }
 
 // Stats reads the numbers of the named queues, or of all that are known. Its cost does not grow with the number of commands.

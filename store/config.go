@@ -79,17 +79,19 @@ type Rate struct {
 	Burst int     // 0 means max(1, Limit/10)
 }
 
-// QueueConfig is the configuration of one queue.
+// QueueConfig is the configuration of one queue. Its zero value is usable.
 type QueueConfig struct {
 	Pause      PauseMode
 	PauseUntil Millis  // server time; 0 means until it is taken back
 	Rates      [2]Rate // by lane
 	Order      Order   // commands that wait keep the order they came in under
 	MaxReady   int     // PENDING commands in line or scheduled at which Submit is refused; 0 for no cap. Follow-ups of a Done pass it
-	Retention  time.Duration
-	Keep       int           // finished records; the oldest go first
-	MaxLosses  int           // in a row, that end a command
-	CancelFor  time.Duration // how long cancel visits are tried, from the first rest after the request
+	// Retention is how long records of finished commands are kept that do not say it themselves; 0 means DefaultRetention, a day; below zero only a
+	// tombstone is kept.
+	Retention time.Duration
+	Keep      int           // finished records, of which the oldest go first; 0 means DefaultKeep, 100,000
+	MaxLosses int           // in a row, that end a command; 0 means DefaultLosses, 5
+	CancelFor time.Duration // how long cancel visits are tried, from the first rest after the request; 0 means DefaultCancelFor, 10 minutes
 	// Fair serves the groups of the queue in turn, before priority and deadline, in both lanes.
 	Fair    bool
 	Weights map[string]float64 // turns of a group relative to the others'; 1 if it is not named
