@@ -38,15 +38,16 @@ func (jsonCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// encode returns the bytes of v: none for nil, bytes as they are, everything else by the codec.
+// encode returns the bytes of v: none for nil, a copy of bytes, everything else by the codec. The caller may use his own again at once, though
+// a call of the store may still be under way.
 func encode(c Codec, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:
 		return nil, nil
 	case []byte:
-		return v, nil
+		return bytes.Clone(v), nil
 	case json.RawMessage:
-		return v, nil
+		return bytes.Clone(v), nil
 	}
 	return c.Marshal(v)
 }

@@ -75,6 +75,52 @@ func TestBytesPassUntouched(t *testing.T) {
 	})
 }
 
+// Bytes that were handed over are the caller's own again when the call has returned: a buffer that is used once more changes nothing.
+func TestBytesAreCopied(t *testing.T) {
+	rigged(t, 0, func(r *rig) {
+		buf := make([]byte, 8)
+		use := func(text string) []byte { return buf[:copy(buf, text)] }
+		ids := r.submit(twolane.Submission{Type: "a", Params: use("params")}, twolane.Submission{Type: "a", Params: json.RawMessage(buf[:6])})
+		use("other")
+		step := func(_ context.Context, jobs []*twolane.Job[[]byte, []byte]) error {
+			for _, j := range jobs {
+				if err := j.Progress(use("progress")); err != nil {
+					r.Error(err)
+				}
+				switch string(j.State) {
+				case "":
+					j.Answer(twolane.Processing(use("state"), sec), nil)
+				case "state":
+					j.Answer(twolane.Done(use("result"), twolane.Submission{ID: j.ID() + "-child", Type: "b", Params: buf[:6]}), nil)
+				default:
+					r.Errorf("the state of %s is %q", j.ID(), j.State)
+					j.Answer(twolane.Fail(nil), nil)
+				}
+				use("other")
+			}
+			return nil
+		}
+		r.work(twolane.WorkerConfig{}, func(w *twolane.Worker) {
+			twolane.Handle(w, "a", twolane.Handler[[]byte, []byte]{ExecuteBatch: step, CheckBatch: step})
+		})
+		time.Sleep(sec / 2)
+		for _, id := range ids {
+			if c, err := r.client.Get(r.Context(), id); err != nil || string(c.Progress) != "progress" || string(c.State) != "state" {
+				r.Errorf("%v, progress %q, state %q", err, c.Progress, c.State)
+			}
+		}
+		for _, c := range r.wait(ids...) {
+			child, err := r.client.Get(r.Context(), c.ID+"-child")
+			if err != nil {
+				r.Fatal(err)
+			}
+			if string(c.Params) != "params" || string(c.Result) != "result" || string(child.Params) != "result" {
+				r.Errorf("params %q, result %q, params of the child %q", c.Params, c.Result, child.Params)
+			}
+		}
+	})
+}
+
 func TestTooLargeEndsTheCommand(t *testing.T) {
 	for _, what := range []string{"result", "state"} {
 		rigged(t, 0, func(r *rig) {
