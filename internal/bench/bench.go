@@ -57,7 +57,7 @@ func Run(ctx context.Context, t *Target, opt Options) error {
 	b := newBench(t, opt)
 	rows := map[string]func(context.Context) error{
 		SubmitBatch: b.submitBatch, SubmitSingle: b.submitSingle, Process: b.process, Latency: b.latency, Repoll: b.repoll,
-		Parked: b.parked, Idle: b.idle, Recovery: b.recovery,
+		Parked: b.parked, Idle: b.idle, Recovery: b.recovery, Limits: b.limits,
 	}
 	for _, name := range Rows {
 		if opt.Only != "" && opt.Only != name {

@@ -46,6 +46,10 @@ func TestRowsOnMemory(t *testing.T) {
 	for only, want := range map[string]string{
 		SubmitBatch: "submit-batch", SubmitSingle: "submit-single", Process: "process retention=0,process retention=default,process lines=20",
 		Parked: "parked waiting,parked parked", Recovery: "",
+		Limits: "limits uncontended limits=0 batch=10,limits uncontended limits=1 batch=10,limits uncontended limits=3 batch=10," +
+			"limits uncontended limits=0 batch=100,limits uncontended limits=1 batch=100,limits uncontended limits=3 batch=100," +
+			"limits contended limits=0,limits contended limits=1,limits blocked none,limits blocked lines=200 keys=200,limits blocked lines=200 keys=1," +
+			"limits room to start keys=200,limits tenant b beside a backlog of 200",
 	} {
 		t.Run(only, func(t *testing.T) {
 			var got []string

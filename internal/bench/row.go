@@ -20,10 +20,11 @@ const (
 	Parked       = "parked"
 	Idle         = "idle"
 	Recovery     = "recovery"
+	Limits       = "limits"
 )
 
 // Rows lists them.
-var Rows = []string{SubmitBatch, SubmitSingle, Process, Latency, Repoll, Parked, Idle, Recovery}
+var Rows = []string{SubmitBatch, SubmitSingle, Process, Latency, Repoll, Parked, Idle, Recovery, Limits}
 
 // Row is one measurement; what does not apply is zero and left out. Its JSON form is a promise to scripts.
 type Row struct {

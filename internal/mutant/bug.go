@@ -42,6 +42,38 @@ const (
 	RetryForgetsDeadline Bug = "retry-forgets-deadline"
 )
 
+// Bugs of limits.
+const (
+	// SkipRoomTest admits whatever comes.
+	SkipRoomTest Bug = "skip-room-test"
+	// FirstLimitOnly tests the first of the limits of a command.
+	FirstLimitOnly Bug = "first-limit-only"
+	// BatchTestsOnce tests the first command of a batch for all of it.
+	BatchTestsOnce Bug = "batch-tests-once"
+	// ForgetHold leaves a command a member of its limits when its lease ends.
+	ForgetHold Bug = "forget-hold"
+	// LostWorkerGivesBack gives back the slot of scope command of a command whose worker was lost.
+	LostWorkerGivesBack Bug = "lost-worker-gives-back"
+	// HolderWaits lets who kept a slot wait for it.
+	HolderWaits Bug = "holder-waits"
+	// VisitWaits lets a cancel visit wait for limits.
+	VisitWaits Bug = "visit-waits"
+	// ForgetUnfile leaves the line of a granted command filed.
+	ForgetUnfile Bug = "forget-unfile"
+	// DropHint tells nobody of room.
+	DropHint Bug = "drop-hint"
+	// ForgetRetest looks at what is filed only when room is made.
+	ForgetRetest Bug = "forget-retest"
+	// NewcomerTakesRoom gives room to whoever asks first.
+	NewcomerTakesRoom Bug = "newcomer-takes-room"
+	// RoomIsKept keeps room for its line however long it stands.
+	RoomIsKept Bug = "room-is-kept"
+	// ForgetLimitToken takes no token of a rate limit.
+	ForgetLimitToken Bug = "forget-limit-token"
+	// ForgetTurn serves one group of a fair queue for ever.
+	ForgetTurn Bug = "forget-turn"
+)
+
 // Bugs of a worker.
 const (
 	// SharedLane lets a lane take the free permits of the other.

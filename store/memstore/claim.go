@@ -153,7 +153,7 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 		given[head.Type]++
 		rep.Granted++
 		cl.left[lane]--
-		if q.Fair {
+		if q.Fair && !mutant.On(mutant.ForgetTurn) {
 			cl.s.served(groupKey{w.Queue, lane, head.Group}, q)
 		}
 		if len(as) > 0 || q.Fair {
@@ -295,7 +295,7 @@ func size(c *store.Command) int { return len(c.Params) + len(c.State) + 256 }
 func (cl *claim) fits(c *store.Command, as []rule.Applied) bool {
 	rates := func(a rule.Applied) bool { return a.Limit.Rate > 0 }
 	_, stopped, _ := cl.s.stopper(cl.now, c, slices.DeleteFunc(slices.Clone(as), rates))
-	return !stopped
+	return !stopped || mutant.On(mutant.BatchTestsOnce)
 }
 
 // sooner is the smaller of two durations of which 0 means unknown.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 	"github.com/twolane/twolane/store/rule"
 )
@@ -50,7 +51,7 @@ func (s *Store) limit(now rule.Now, k store.LimitKey) *store.Limit {
 // room reports whether the key could admit a command of the given cost now, and if not, how long until time alone may change that.
 func (s *Store) room(now rule.Now, k store.LimitKey, cost int) (bool, time.Duration) {
 	l := s.limit(now, k)
-	if l == nil || l.Classify {
+	if l == nil || l.Classify || mutant.On(mutant.SkipRoomTest) {
 		return true, 0
 	}
 	wait := time.Duration(0)
@@ -82,6 +83,9 @@ func (s *Store) stopper(now rule.Now, c *store.Command, as []rule.Applied) (k st
 		if s.behind(now, a.LimitKey, line) {
 			return a.LimitKey, true, 0
 		}
+		if mutant.On(mutant.FirstLimitOnly) {
+			break
+		}
 	}
 	return store.LimitKey{}, false, 0
 }
@@ -89,7 +93,7 @@ func (s *Store) stopper(now rule.Now, c *store.Command, as []rule.Applied) (k st
 // behind reports whether older lines are filed under the key, to whom its room belongs. Room that was left for a second is anybody's.
 func (s *Store) behind(now rule.Now, k store.LimitKey, line string) bool {
 	f := s.front(now, k)
-	if f == nil || s.filed[k].left(now) {
+	if f == nil || s.filed[k].left(now) || mutant.On(mutant.NewcomerTakesRoom) {
 		return false
 	}
 	i := slices.IndexFunc(s.filed[k].lines, func(g *filedLine) bool { return g.line == line })
@@ -119,7 +123,9 @@ func (s *Store) front(now rule.Now, k store.LimitKey) *filedLine {
 }
 
 // left reports whether room has stood for so long that whoever can use it may have it.
-func (fs *filed) left(now rule.Now) bool { return fs.stood != 0 && now.Run-fs.stood >= rule.Retest }
+func (fs *filed) left(now rule.Now) bool {
+	return fs.stood != 0 && now.Run-fs.stood >= rule.Retest && !mutant.On(mutant.RoomIsKept)
+}
 
 func (fs *filed) remove(f *filedLine) {
 	fs.lines = slices.DeleteFunc(fs.lines, func(g *filedLine) bool { return g == f })
@@ -196,7 +202,7 @@ func (s *Store) unfile(now rule.Now, line string, but store.LimitKey) {
 // hint opens the oldest line filed under a key that has room for it. Nothing depends on it.
 func (s *Store) hint(now rule.Now, k store.LimitKey) {
 	f := s.front(now, k)
-	if f == nil {
+	if f == nil || mutant.On(mutant.DropHint) {
 		return
 	}
 	fs := s.filed[k]
@@ -223,6 +229,9 @@ func (s *Store) wakeLine(f *filedLine) {
 
 // retest looks again at the filed lines whose time has come.
 func (s *Store) retest(now rule.Now) {
+	if mutant.On(mutant.ForgetRetest) {
+		return
+	}
 	for _, k := range s.filedKeys() {
 		for _, f := range slices.Clone(s.filed[k].lines) {
 			if fs := s.filed[k]; fs != nil && now.Run >= f.retest && slices.Contains(fs.lines, f) {
@@ -307,14 +316,16 @@ func (cl *claim) taken(c *store.Command, as []rule.Applied, first bool) {
 		a := &as[i]
 		if a.Limit.Rate == 0 {
 			over = over || a.Limit.Classify && s.members(a.LimitKey)+c.Cost > a.Max
-		} else if r, closed := a.Limit.RateOf(a.Value); first && !closed {
+		} else if r, closed := a.Limit.RateOf(a.Value); first && !closed && !mutant.On(mutant.ForgetLimitToken) {
 			s.limitBuckets[a.LimitKey] = s.limitBuckets[a.LimitKey].Force(r, cl.now.Run)
 		}
 	}
 	line, before := rule.Line(c), slices.Clone(c.Holds) // a suspect that joins stands in another line from now on
 	rule.Join(c, as, over)
 	delete(s.passed, line)
-	s.unfile(cl.now, line, store.LimitKey{})
+	if !mutant.On(mutant.ForgetUnfile) {
+		s.unfile(cl.now, line, store.LimitKey{})
+	}
 	for i := range as {
 		if fs := s.filed[as[i].LimitKey]; fs != nil && (as[i].Limit.Rate > 0 || rule.Holds(c, as[i].LimitKey)) {
 			fs.stood = 0

@@ -77,7 +77,9 @@ func lose(now Now, c *store.Command, q store.QueueConfig, v time.Duration, text 
 	held := now.Lease.Sub(c.LeasedAt)
 	token := c.Lease.Token
 	c.Unknown = true
-	unlease(c)
+	if unlease(c); mutant.On(mutant.LostWorkerGivesBack) {
+		leave(c, true)
+	}
 	if held > 2*v { // it lived well: the row starts anew
 		c.Losses = 1
 	} else {

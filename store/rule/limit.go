@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/twolane/twolane/internal/mutant"
 	"github.com/twolane/twolane/store"
 )
 
@@ -86,10 +87,10 @@ func NeverFits(now Now, cfg *store.Config, c *store.Command) *Applied {
 // PROCESSING, and who holds any such slot. A cancel visit waits for nothing, and a limit that classifies holds nobody.
 func Waits(c *store.Command, a *Applied) bool {
 	switch {
-	case a.Limit.Classify || Class(c).Visit():
+	case a.Limit.Classify || Class(c).Visit() && !mutant.On(mutant.VisitWaits):
 		return false
 	case a.Limit.Scope == store.ScopeCommand:
-		return c.Status != store.Processing && !Holder(c)
+		return c.Status != store.Processing && (!Holder(c) || mutant.On(mutant.HolderWaits))
 	}
 	return true
 }
@@ -132,6 +133,9 @@ func Join(c *store.Command, as []Applied, overflow bool) {
 
 // leave drops memberships: those of the invocation always, those of the command too if all is true.
 func leave(c *store.Command, all bool) {
+	if mutant.On(mutant.ForgetHold) && !c.Status.Terminal() {
+		return
+	}
 	c.Overflow = false
 	c.Holds = slices.DeleteFunc(slices.Clone(c.Holds), func(h store.Hold) bool { return all || h.Scope == store.ScopeInvocation })
 	if len(c.Holds) == 0 {

@@ -70,6 +70,23 @@ var limitLineCases = []kase{
 			c = cs[0]
 		}
 	}},
+	{"newcomer", "room belongs to the line that waits for it: whoever comes later stands behind it, whatever its priority, for as long as a second", func(f *fixture) {
+		f.limits(store.Limit{Name: "l", Max: 2})
+		c := f.start("run", costing(2))
+		f.submit(sub("old", ofType("t1"), costing(2), func(s *store.Submission) { s.Priority = 9 }))
+		f.check(len(f.claimBoth("w1", 5)) == 0, "over the limit")
+		f.settle(c, store.OutcomeDone)
+		f.submit(many("new", 5)...)
+		for range 3 {
+			cs := f.claim("w2", store.Intake, 5)
+			f.check(len(cs) == 0, "%v took the room of the one that waits", ids(cs))
+			f.Pass(200 * time.Millisecond)
+		}
+		cs := f.claimBoth("w1", 5)
+		f.check(len(cs) == 1 && cs[0].ID == "old", "claimed %v", ids(cs))
+		f.settle(cs[0], store.OutcomeDone)
+		f.finish()
+	}},
 	{"turns", "the lines that wait for one key have it in turn, whatever their numbers, types, queues and lanes", func(f *fixture) {
 		f.limits(store.Limit{Name: "l", Max: 1})
 		f.submit(many("a", 60)...)

@@ -48,6 +48,15 @@ var statsCases = []kase{
 		ty = f.stats().Queues[0].Types[0]
 		f.check(ty.Token > 4*time.Second && ty.Token <= 5*time.Second, "after a throttled start: %+v", ty)
 	}},
+	{"throttled_and_leased", "the throttled rate of a type is shown also while all of it is leased", func(f *fixture) {
+		f.needLimits()
+		f.submit(many("a", 2)...)
+		cs := f.claim("w1", store.Intake, 2)
+		f.settle(cs[0], store.OutcomeThrottled, delay(time.Hour), observed(4))
+		f.cancel(cs[0].ID)
+		ty := f.stats().Queues[0].Types[0]
+		f.check(ty.Leased == 1 && ty.InLine == 0 && ty.Throttled == 2, "%+v", ty)
+	}},
 	{"eligible_unclaimed", "expired leases and due commands count as eligible whether or not anybody polls", func(f *fixture) {
 		f.submit(many("a", 3)...)
 		f.claim("w1", store.Intake, 2)
