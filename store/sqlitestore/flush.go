@@ -55,22 +55,21 @@ func (s *state) flush() error {
 	if err := s.flushTallies(); err != nil {
 		return err
 	}
-	if s.counted != s.ns.limitCounts {
-		s.counted = s.ns.limitCounts
-		n := &s.counted
-		if err := s.w.q("UPDATE ns SET held=?, rooms=?, filed=?, filings=?, swept=?, sweep=?").
-			Int(n.held).Int(n.rooms).Int(n.filed).Int(n.filings).Int(int64(n.swept)).Int(n.sweep).Run(); err != nil {
-			return err
-		}
-	}
-	if !s.nsDirty {
+	ns, counts := &s.ns, s.counted != s.ns.limitCounts
+	if !s.nsDirty && !counts {
 		return nil
 	}
-	s.nsDirty = false
-	ns := &s.ns
-	return s.w.q("UPDATE ns SET last=?, run=?, lease=?, shift=?, fixed=?, seq=?, token=?, entry=?, version=?").
-		Int(int64(ns.clocks.Last)).Int(int64(ns.clocks.Run)).Int(int64(ns.clocks.Lease)).Int(int64(ns.shift)).Int(int64(ns.fixed)).
-		Int(int64(ns.seq)).Int(int64(ns.token)).Int(int64(ns.entry)).Int(int64(ns.version)).Run()
+	s.nsDirty, s.counted = false, ns.limitCounts
+	sql := "UPDATE ns SET last=?, run=?, lease=?, shift=?, fixed=?, seq=?, token=?, entry=?, version=?"
+	if counts {
+		sql = "UPDATE ns SET last=?, run=?, lease=?, shift=?, fixed=?, seq=?, token=?, entry=?, version=?, held=?, rooms=?, filed=?, filings=?, swept=?, sweep=?"
+	}
+	st := s.w.q(sql).Int(int64(ns.clocks.Last)).Int(int64(ns.clocks.Run)).Int(int64(ns.clocks.Lease)).Int(int64(ns.shift)).Int(int64(ns.fixed)).
+		Int(int64(ns.seq)).Int(int64(ns.token)).Int(int64(ns.entry)).Int(int64(ns.version))
+	if counts {
+		st.Int(ns.held).Int(ns.rooms).Int(ns.filed).Int(ns.filings).Int(int64(ns.swept)).Int(ns.sweep)
+	}
+	return st.Run()
 }
 
 // flushTallies writes what is only ever added up: live commands by group, outbox entries by topic, failures by reason.

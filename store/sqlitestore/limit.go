@@ -14,6 +14,7 @@ import (
 const (
 	maxFiled   = 100     // lines of a key, and of a lane
 	maxValues  = 100     // values of a limit
+	maxUsed    = 20_000  // values of a limit, used or not, that are looked at for it
 	maxWaiting = 100_000 // commands counted in the lines of a key
 )
 
@@ -120,8 +121,14 @@ func (r *reader) limits() (all []store.LimitStats, err error) {
 			continue
 		}
 		ls := store.LimitStats{Name: l.Name, Max: l.Max, Rate: l.Rate > 0}
-		if err := r.rows(r.q("SELECT value, members, lines FROM room WHERE name=? AND (members > 0 OR lines > 0) ORDER BY value LIMIT ?").
-			Text(l.Name).Int(maxValues+1), func(st stmt) {
+		looked := 0
+		if err := r.rows(r.q("SELECT value, members, lines FROM room WHERE name=? ORDER BY value LIMIT ?").Text(l.Name).Int(maxUsed), func(st stmt) {
+			if looked++; looked == maxUsed {
+				ls.AtLeast = true
+			}
+			if st.ColInt(1) == 0 && st.ColInt(2) == 0 { // it was used a while ago
+				return
+			}
 			if len(ls.Values) == maxValues {
 				ls.AtLeast = true
 				return

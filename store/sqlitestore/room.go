@@ -26,6 +26,7 @@ type roomRow struct {
 
 	fresh bool // not in the table yet
 	dirty bool
+	moved bool // more than the members and tat differs from the table
 	left  bool // a member has left in this transaction
 	used  int  // writer.steps at the last change
 
@@ -106,7 +107,14 @@ func roomOf(st stmt) *roomRow {
 	}
 }
 
+// touchRoom notes that the row has changed.
 func (s *state) touchRoom(rm *roomRow) {
+	rm.moved = true
+	s.countRoom(rm)
+}
+
+// countRoom notes that nothing but the members or tat has changed.
+func (s *state) countRoom(rm *roomRow) {
 	if !rm.dirty {
 		rm.dirty, rm.used = true, s.w.steps
 		s.dirtyRooms = append(s.dirtyRooms, rm)
@@ -116,6 +124,13 @@ func (s *state) touchRoom(rm *roomRow) {
 func (s *state) flushRooms() error {
 	for _, rm := range s.dirtyRooms {
 		rm.dirty = false
+		if !rm.moved && !rm.fresh {
+			if err := s.w.q("UPDATE room SET members=?, tat=? WHERE r=?").Int(int64(rm.members)).Float(float64(rm.tat)).Int(rm.r).Run(); err != nil {
+				return err
+			}
+			continue
+		}
+		rm.moved = false
 		st := s.w.q("UPDATE room SET members=?, lines=?, stood=?, at=?, tat=?, epoch=?, asked=? WHERE r=?")
 		if rm.fresh {
 			if rm.members == 0 && rm.lines == 0 && rm.tat == 0 { // came and went: it never was
@@ -232,7 +247,7 @@ func (s *state) join(r *row, now []store.Hold) error {
 			return err
 		}
 		rm.members += r.c.Cost
-		s.touchRoom(rm)
+		s.countRoom(rm)
 	}
 	s.ns.held += int64(min(len(now), 1) - min(len(was), 1))
 	r.held = now
@@ -246,7 +261,7 @@ func holds(hs []store.Hold, key store.LimitKey) bool {
 // leaveRoom takes a member out of a room; whoever waits for it has its turn before the transaction ends.
 func (s *state) leaveRoom(rm *roomRow, cost int) {
 	rm.members -= cost
-	s.touchRoom(rm)
+	s.countRoom(rm)
 	if rm.lines > 0 && !rm.left {
 		rm.left = true
 		s.lefts = append(s.lefts, rm)
@@ -350,6 +365,6 @@ func (rm *roomRow) fits(now rule.Now, l *store.Limit, cost int) (bool, time.Dura
 func (s *state) takeToken(now rule.Now, rm *roomRow, l *store.Limit) {
 	if r, closed := l.RateOf(rm.key.Value); !closed {
 		rm.tat = rm.tat.Force(r, now.Run)
-		s.touchRoom(rm)
+		s.countRoom(rm)
 	}
 }

@@ -102,7 +102,6 @@ CREATE TABLE room (
   asked   INTEGER NOT NULL DEFAULT 0,  -- how far the present round of questions has come; 0 if there is none
   UNIQUE (name, value)
 );
-CREATE INDEX room_used ON room (name, value) WHERE members > 0 OR lines > 0;
 CREATE INDEX room_filed ON room (r) WHERE lines > 0;
 CREATE INDEX room_at ON room (at) WHERE at IS NOT NULL;
 
