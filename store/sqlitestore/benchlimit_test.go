@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -202,4 +203,56 @@ func settleAll(b *testing.B, s store.Store, rep store.ClaimReply, kind store.Out
 	if res, err := s.Settle(context.Background(), settlement(rep, store.Settlement{Kind: kind})); err != nil || res[0].State != store.SettleDone {
 		b.Fatal(err, res)
 	}
+}
+
+// BenchmarkRoom makes room in one of 10,000 keys, each with a member at rest and one line that waits, and claims and settles what waited for it.
+func BenchmarkRoom(b *testing.B) {
+	const keys = 10_000
+	s := open(b, filepath.Join(b.TempDir(), "store.db"), relaxed)
+	defer func() { _ = s.Close() }()
+	limitsOf(b, s, store.Limit{Name: "l", By: store.ByGroup, Max: 1, Scope: store.ScopeCommand})
+	submitGroups(b, s, keys, keys)
+	n := 0
+	claimed := func(most int) store.ClaimReply {
+		n++
+		rep, err := s.Claim(context.Background(), claimOf(n, store.Intake, most))
+		if err != nil {
+			b.Fatal(err)
+		}
+		return rep
+	}
+	for left := keys; left > 0; {
+		rep := claimed(500)
+		if res, err := s.Settle(context.Background(), settlement(rep, store.Settlement{Kind: store.OutcomeProcessing, Delay: time.Hour})); err != nil || res[0].State != store.SettleDone {
+			b.Fatal(err, res)
+		}
+		left -= len(rep.Grants)
+	}
+	more := make([]store.Submission, 0, keys)
+	for i := range keys {
+		more = append(more, store.Submission{ID: fmt.Sprint("more", i), Queue: "q", Type: "t", Group: fmt.Sprint("g", i), Params: params})
+	}
+	for part := range slices.Chunk(more, 500) {
+		if res, err := s.Submit(context.Background(), store.SubmitRequest{Items: part}); err != nil || res[0].Err != nil {
+			b.Fatal(err, res)
+		}
+	}
+	for claimed(500).More {
+	}
+	begin(b)
+	for i := range b.N {
+		k := i % keys
+		if i == keys {
+			b.Fatal("more rounds than keys")
+		}
+		if res, err := s.Cancel(context.Background(), store.CancelRequest{IDs: []string{id(k)}, Force: true}); err != nil || res[0].State != store.CancelEnded {
+			b.Fatal(err, res)
+		}
+		rep := claimed(10)
+		if len(rep.Grants) != 1 || rep.Grants[0].Items[0].ID != fmt.Sprint("more", k) {
+			b.Fatalf("%d granted: %+v", len(rep.Grants), rep.Wants)
+		}
+		settleAll(b, s, rep, store.OutcomeDone)
+	}
+	report(b)
 }
