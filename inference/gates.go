@@ -87,7 +87,10 @@ func (b *builder) build(field string, g *config.Gate) (gate.Gate, error) {
 		if err != nil {
 			return nil, err
 		}
-		return classed{t}, nil
+		if gate.IsPacer(t) { // a rate is told by the gate itself
+			return t, nil
+		}
+		return &classed{watched{Gate: t}}, nil
 	}
 	return nil, &store.InvalidError{Field: field, Detail: "no gate of type " + g.Type + " can be made"}
 }
@@ -181,15 +184,16 @@ func opener(field string, p config.Params) (redisgate.Open, error) {
 }
 
 // classed shows a gate the class of a request that is sticky: one in an overflow lane is overflow.
-type classed struct{ *gate.TierPriority }
+type classed struct{ watched }
 
-func (c classed) Judge(now time.Time, s gate.Scope, job *gate.Job) gate.Verdict {
+// Judge implements [gate.Judge].
+func (c *classed) Judge(now time.Time, s gate.Scope, job *gate.Job) gate.Verdict {
 	if strings.Contains(job.Queue, ":"+overflow+"-") || job.Metadata[metaClass] == overflow {
 		copied := *job
 		copied.Overflow = true
 		job = &copied
 	}
-	return c.TierPriority.Judge(now, s, job)
+	return c.watched.Judge(now, s, job)
 }
 
 // bindings are the gates of a pool's worker: the pool's own, and those of its queues. queues are the pool's.
