@@ -199,7 +199,7 @@ func TestFault29Fallbacks(t *testing.T) {
 					delete(params, "query")
 				}
 				cfg.Queues[0].Gate = &config.Gate{Type: c.kind, Params: params}
-				cfg.Gates.Strict, cfg.Gates.PrometheusURL, cfg.Gates.CacheTTL = c.strict, prom, 100*time.Millisecond
+				cfg.Gates.Strict, cfg.Gates.Prometheus.URL, cfg.Gates.CacheTTL = c.strict, prom, 100*time.Millisecond
 			})
 			r.start(r.cfg)
 			r.submit(member("a", time.Minute, nil))
@@ -361,5 +361,27 @@ func TestGatewayFailsUnderLoad(t *testing.T) {
 	}
 	if r.gate.most > 40 {
 		t.Errorf("%d at once", r.gate.most)
+	}
+}
+
+// A rate that classifies tells who is over it when a request is taken.
+func TestClassifyingRate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *config.Config) {
+		c.Dispatch.Policy = config.TierPriority
+		c.Queues[0].Labels = map[string]string{"tier": "interactive"}
+		c.Queues[0].Gate = quotaGate("redis-quota", config.Params{"limit": 3, "window": "10m", "gating_mode": "classifying"})
+	})
+	r.start(r.cfg)
+	for i := range 10 {
+		r.submit(member(fmt.Sprint("a", i), time.Minute, by("alice")), member(fmt.Sprint("n", i), time.Minute, nil))
+	}
+	r.results("res-a", 20, 15*time.Second)
+	byLane := map[string]int{}
+	for _, c := range r.gate.seen() {
+		byLane[c.header.Get("x-llm-d-inference-fairness-id")+c.header.Get("x-gateway-priority")]++
+	}
+	if byLane["alice0"] != 3 || byLane["alice3"] != 7 || byLane["3"] != 10 {
+		t.Errorf("%v", byLane)
 	}
 }

@@ -127,12 +127,14 @@ func (b *builder) fallback(budget float64) *float64 {
 }
 
 func (b *builder) prometheus(field string, g *config.Gate) (gate.Gate, error) {
-	if b.cfg.PrometheusURL == "" {
-		return nil, &store.InvalidError{Field: field, Detail: g.Type + " needs --prometheus-url (gates.prometheus_url)"}
+	at := &b.cfg.Prometheus
+	if at.URL == "" {
+		return nil, &store.InvalidError{Field: field, Detail: g.Type + " needs --prometheus-url (gates.prometheus.url)"}
 	}
 	if b.prom == nil {
 		var err error
-		if b.prom, err = promgate.NewClient(promgate.ClientConfig{URL: b.cfg.PrometheusURL, Cache: b.cfg.CacheTTL}); err != nil {
+		if b.prom, err = promgate.NewClient(promgate.ClientConfig{URL: at.URL, BearerFile: at.BearerFile, User: at.User,
+			PasswordFile: at.PasswordFile, CAFile: at.CAFile, Cache: b.cfg.CacheTTL}); err != nil {
 			return nil, err
 		}
 	}

@@ -146,9 +146,13 @@ func (s *source) step(ctx context.Context) (n int, more bool, err error) {
 
 // keepAll brings members into the store and returns those that it has.
 func (p *Processor) keepAll(ctx context.Context, q *queue, set string, members []string, notBefore time.Time) (kept []string, err error) {
+	classes, err := p.classify(ctx, q, members)
+	if err != nil {
+		return nil, err
+	}
 	ts := make([]taken, len(members))
 	for i, m := range members {
-		ts[i] = p.ticket(q, set, []byte(m), 0)
+		ts[i] = p.ticket(q, set, []byte(m), classes[i], 0)
 	}
 	if err := p.putBlobs(ctx, ts, members); err != nil {
 		return nil, err
@@ -213,7 +217,7 @@ func (p *Processor) known(ctx context.Context, q *queue, set, member string, t *
 		} else if err != nil {
 			return false, err
 		}
-		next := p.ticket(q, set, []byte(member), generation)
+		next := p.ticket(q, set, []byte(member), t.sub.Metadata[metaClass], generation)
 		if err := p.putBlobs(ctx, []taken{next}, []string{member}); err != nil {
 			return false, err
 		}

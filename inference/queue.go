@@ -28,7 +28,7 @@ func (p *Processor) newQueue(c config.Queue) (*queue, error) {
 		return nil, err
 	}
 	for _, x := range q.quotas {
-		q.classifies = q.classifies || x.classify
+		q.classifies = q.classifies || x.classify && !x.atIntake()
 	}
 	return q, nil
 }

@@ -3,6 +3,7 @@ package inference
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twolane/twolane"
@@ -14,6 +15,7 @@ import (
 // give back, and a tenant over its quota stands in a line of its own.
 type quota struct {
 	name      string // of the limit, and of the key
+	key       string // of llm-d-async's counter, without the value
 	attribute string // of the request's metadata
 	limit     int
 	rate      bool
@@ -21,6 +23,10 @@ type quota struct {
 	burst     int
 	classify  bool
 }
+
+// atIntake reports whether the quota is looked at when a request is taken and not when it is claimed: a rate that lets everybody in and only tells who is
+// over it.
+func (x quota) atIntake() bool { return x.rate && x.classify }
 
 // quotaAttribute is that of a gate that counts a whole queue or pool.
 const quotaAttribute = ""
@@ -76,13 +82,10 @@ func collectQuotas(g *config.Gate, place string, to *[]quota) error {
 			attribute: g.Params.Text("attribute", "userid"), limit: int(limit), window: cmp.Or(window, time.Minute), burst: int(burst),
 			rate: g.Params.Text("mode", "rate-limit") == "rate-limit", classify: g.Params.Text("gating_mode", "blocking") == "classifying",
 		}
-		x.name = valid("", g.Params.Text("prefix", "quota:")+x.attribute)
+		x.key = g.Params.Text("prefix", "quota:") + x.attribute + ":"
+		x.name = valid("", strings.TrimSuffix(x.key, ":"))
 		if x.rate {
 			x.name = valid("", x.name+".rate")
-			if x.classify { // a rate that admits everybody counts nothing
-				return &store.InvalidError{Field: place + ".gate_params.gating_mode",
-					Detail: "classifying needs mode concurrency: what is over a rate is not told from what is within"}
-			}
 		}
 		*to = append(*to, x)
 	case config.GateLocal:
@@ -107,6 +110,9 @@ func collectQuotas(g *config.Gate, place string, to *[]quota) error {
 // quotaKeys declares the keys that quotas count by. A request without the attribute is not counted.
 func (p *Processor) quotaKeys(s *twolane.Submission, q *queue, metadata map[string]string) {
 	for _, x := range q.quotas {
+		if x.atIntake() {
+			continue
+		}
 		v := metadata[x.attribute]
 		if x.attribute == quotaAttribute {
 			v = "all"
@@ -127,6 +133,9 @@ func limits(queues []*queue) ([]store.Limit, []string) {
 	var differ []string
 	for _, q := range queues {
 		for _, x := range q.quotas {
+			if x.atIntake() {
+				continue
+			}
 			o, ok := byName[x.name]
 			if ok && (o.limit != x.limit || o.window != x.window) && !slices.Contains(differ, x.name) {
 				differ = append(differ, x.name)

@@ -64,8 +64,8 @@ type taken struct {
 	until time.Time
 }
 
-// ticket makes the command of a member that came from a set of queue q.
-func (p *Processor) ticket(q *queue, source string, member []byte, generation int) taken {
+// ticket makes the command of a member that came from a set of queue q. class is what quotas say of it.
+func (p *Processor) ticket(q *queue, source string, member []byte, class string, generation int) taken {
 	m, err := wire.Parse(member)
 	if err != nil {
 		return p.deadLetter(q, source, member, err.Error())
@@ -91,6 +91,9 @@ func (p *Processor) ticket(q *queue, source string, member []byte, generation in
 	labels := maps.Clone(q.Labels)
 	if labels == nil {
 		labels = map[string]string{}
+	}
+	if class != "" {
+		labels["classification"] = class
 	}
 	maps.Copy(labels, m.Internal.Labels)
 	t := taken{until: deadline(m), sub: twolane.Submission{

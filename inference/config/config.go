@@ -141,11 +141,21 @@ type Intake struct {
 // Gates are settings of all gates.
 type Gates struct {
 	// Strict closes gates without a reading, whatever their fallback says.
-	Strict        bool          `yaml:"strict,omitempty"`
-	PrometheusURL string        `yaml:"prometheus_url,omitempty"`
-	CacheTTL      time.Duration `yaml:"cache_ttl,omitempty"`
+	Strict     bool       `yaml:"strict,omitempty"`
+	Prometheus Prometheus `yaml:"prometheus,omitempty"`
+	// CacheTTL is the time between two questions, to Prometheus and to endpoints.
+	CacheTTL time.Duration `yaml:"cache_ttl,omitempty"`
 	// Wait is how long a request may wait for a gate of its pool before others go first; 0 is until its deadline.
 	Wait time.Duration `yaml:"wait_timeout,omitempty"`
+}
+
+// Prometheus is the server that gates ask. Secrets are in files, which are read again for each question.
+type Prometheus struct {
+	URL          string `yaml:"url,omitempty"`
+	BearerFile   string `yaml:"bearer_file,omitempty"`
+	User         string `yaml:"user,omitempty"`
+	PasswordFile string `yaml:"password_file,omitempty"`
+	CAFile       string `yaml:"ca_file,omitempty"`
 }
 
 // Serve is where the processor shows itself.

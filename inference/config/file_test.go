@@ -34,7 +34,7 @@ dispatch: {policy: tier-priority, ageing: 30s, tier_label: t, fairness_header: "
 http: {timeout: 1m, max_attempts: 4, backoff_base: 100ms, backoff_max: 2s, max_response: 4096, ca_file: ca, cert_file: c, key_file: k, skip_verify: true}
 results: {queue: res}
 intake: {retry_queue: rt, claimed: all, poll: 2s, batch: 7, max_waiting: 9}
-gates: {strict: true, prometheus_url: "http://p", cache_ttl: 1s, wait_timeout: 2m}
+gates: {strict: true, prometheus: {url: "http://p", bearer_file: f, ca_file: ca}, cache_ttl: 1s, wait_timeout: 2m}
 serve: {health_port: 1, metrics_port: 2, metrics_auth: "off", upstream_metrics: false, backlog_poll: 5s, reload: 10s}
 transforms: [{name: x, type: gcs_uri_multipart, providers: [p]}]
 drain: 9s

@@ -121,7 +121,7 @@ func (u *Upstream) Config(env func(string) string) (*Config, error) {
 	}
 	c.HTTP.Timeout, c.Drain = u.Timeout, u.Drain
 	c.HTTP.CAFile, c.HTTP.CertFile, c.HTTP.KeyFile, c.HTTP.SkipVerify = u.CA, u.Cert, u.Key, u.SkipVerify
-	c.Gates = Gates{Strict: u.StrictGates, PrometheusURL: u.PrometheusURL, CacheTTL: u.CacheTTL, Wait: u.GateWait}
+	c.Gates = Gates{Strict: u.StrictGates, Prometheus: Prometheus{URL: u.PrometheusURL}, CacheTTL: u.CacheTTL, Wait: u.GateWait}
 	u.logging(c)
 	for _, read := range []func(*Config) error{u.pools, u.policy, u.transforms} {
 		if err := read(c); err != nil {

@@ -85,7 +85,7 @@ func TestUpstreamEverything(t *testing.T) {
 	want.HTTP.Timeout, want.HTTP.CAFile, want.HTTP.CertFile, want.HTTP.KeyFile, want.HTTP.SkipVerify = 3*time.Second, "ca", "c", "k", true
 	want.Drain = 7 * time.Second
 	want.Results.Queue, want.Intake.RetryQueue, want.Intake.Poll = "res", "retry", 50*time.Millisecond
-	want.Gates = Gates{Strict: true, PrometheusURL: "http://p", CacheTTL: 2 * time.Second}
+	want.Gates = Gates{Strict: true, Prometheus: Prometheus{URL: "http://p"}, CacheTTL: 2 * time.Second}
 	want.Serve = Serve{HealthPort: 1, MetricsPort: 2, MetricsAuth: "off", UpstreamNames: true, BacklogPoll: time.Second, Reload: 4 * time.Second}
 	want.Log = Log{Level: "debug", Format: "text"}
 	if diff := cmp.Diff(want, c); diff != "" {
