@@ -50,6 +50,7 @@ soak: ## both simulators on new seeds for an hour (SOAK=10m: another time)
 .PHONY: chaos
 chaos: ## real processes killed, stopped and cut off, four times as often as in test
 	TWOLANE_CHAOS=full go test -race -count=1 -timeout 0 -v ./internal/proctest/...
+	TWOLANE_CHAOS=full go test -race -count=1 -timeout 0 -v -run 'Kill|Away|GatewayFails' ./inference
 
 .PHONY: faults-full
 faults-full: ## the fault list with its durations and sizes as written, not scaled down

@@ -92,7 +92,6 @@ func throughput(t *testing.T, n, workers int, takes time.Duration) float64 {
 	r := newRig(t, func(c *config.Config) {
 		c.Pools = []config.Pool{{ID: config.DefaultPool, Workers: workers}}
 		c.Queues[0].BaseURL = leanGateway(t, takes)
-		c.Store.Visibility = 20 * time.Second
 	})
 	r.fill(n)
 	r.start(r.cfg)
@@ -129,21 +128,28 @@ func throughput(t *testing.T, n, workers int, takes time.Duration) float64 {
 }
 
 // fill puts requests into the set, a thousand in a call.
-func (r *rig) fill(n int) {
+func (r *rig) fill(n int) { r.fillWith(n, "req") }
+
+func (r *rig) fillWith(n int, prefix string) {
 	r.Helper()
 	for i := 0; i < n; i += 1000 {
-		z := r.redis.B().Zadd().Key("q-a").ScoreMember()
-		for j := range min(1000, n-i) {
-			m := member(fmt.Sprint("req-", i+j), time.Hour, nil)
-			raw, err := m.Bytes()
-			if err != nil {
-				r.Fatal(err)
-			}
-			z = z.ScoreMember(float64(m.Data.Deadline), string(raw))
-		}
-		if err := r.redis.Do(r.Context(), z.Build()).Error(); err != nil {
+		r.fillMembers("q-a", min(1000, n-i), func(j int) *wire.Member { return member(fmt.Sprint(prefix, "-", i+j), time.Hour, nil) })
+	}
+}
+
+func (r *rig) fillMembers(set string, n int, make func(int) *wire.Member) {
+	r.Helper()
+	z := r.redis.B().Zadd().Key(set).ScoreMember()
+	for j := range n {
+		m := make(j)
+		raw, err := m.Bytes()
+		if err != nil {
 			r.Fatal(err)
 		}
+		z = z.ScoreMember(float64(m.Data.Deadline), string(raw))
+	}
+	if err := r.redis.Do(r.Context(), z.Build()).Error(); err != nil {
+		r.Fatal(err)
 	}
 }
 
@@ -164,7 +170,6 @@ func TestMeasureLatency(t *testing.T) {
 	const takes = 5 * time.Millisecond
 	r := newRig(t, func(c *config.Config) {
 		c.Queues[0].BaseURL = leanGateway(t, takes)
-		c.Store.Visibility = 20 * time.Second
 	})
 	r.start(r.cfg)
 	const n = 2000

@@ -177,6 +177,7 @@ func fakePrometheus(t *testing.T) (url string, value *atomic.Value) {
 
 // The documented fallbacks hold, and --strict-gates closes them: with Prometheus away the saturation gate is open, the budget gate closed.
 func TestFault29Fallbacks(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		kind   string
 		strict bool

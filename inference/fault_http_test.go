@@ -77,6 +77,7 @@ func TestFault37Endpoints(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *config.Config) { c.Queues[0].Objective = "obj" })
 	r.start(r.cfg)
 	r.submit(member("a", time.Minute, func(m *wire.Member) {
@@ -107,6 +108,7 @@ func TestHeaders(t *testing.T) {
 
 // A response that is too large ends its request, and is not read to its end.
 func TestFault38ResponseCap(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *config.Config) { c.HTTP.MaxResponse = 4096 })
 	r.gate.answer = func(w http.ResponseWriter, req *http.Request, _ string) {
 		if n, err := strconv.Atoi(req.URL.Query().Get("length")); err == nil {
@@ -132,6 +134,7 @@ func TestFault38ResponseCap(t *testing.T) {
 
 // A deadline is kept to the millisecond: not earlier, and not much later.
 func TestFault40DeadlineToTheMillisecond(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	ended := make(chan time.Time, 1)
 	r.gate.answer = func(_ http.ResponseWriter, req *http.Request, _ string) {
@@ -152,6 +155,7 @@ func TestFault40DeadlineToTheMillisecond(t *testing.T) {
 
 // Pushback is obeyed: 429 and 503 with Retry-After wait for as long as they say, within half of what is left; 503 without is an ordinary retry.
 func TestRetryAfter(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.gate.answer = func(w http.ResponseWriter, req *http.Request, _ string) {
 		n := 0

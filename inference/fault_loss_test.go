@@ -15,6 +15,7 @@ import (
 
 // A member whose deadline has passed is answered, also with its last response if there was one.
 func TestFault03DeadlinePassed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	late := member("late", -time.Minute, nil)
 	r.submit(late)
@@ -39,6 +40,7 @@ func TestFault03DeadlinePassed(t *testing.T) {
 
 // What is no request is kept with its bytes, counted, and answered where an id can be read.
 func TestFault04Unparsable(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	p := r.start(r.cfg)
 	token := newToken()
@@ -90,6 +92,7 @@ func TestFault04Unparsable(t *testing.T) {
 
 // The retry set of llm-d-async is taken as it is: due or not, parsable or not, of all queues at once; what is nobody's stays.
 func TestFault06And16RetrySet(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *config.Config) {
 		c.Queues = append(c.Queues, config.Queue{ID: "team-b", Name: "q-b", BaseURL: c.Queues[0].BaseURL})
 	})
@@ -139,6 +142,7 @@ func TestFault06And16RetrySet(t *testing.T) {
 
 // Claims that a newer llm-d-async has left are taken when they have lapsed, and not before.
 func TestClaimsAreTakenOver(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	now := time.Now().Unix()
 	for id, lapses := range map[string]int64{"old": now - 1, "live": now + 4} {
@@ -167,6 +171,7 @@ func TestClaimsAreTakenOver(t *testing.T) {
 
 // A request that is cut by the end of the drain is given back at once, and another processor sends it: nothing is lost, and nobody waits for a lease.
 func TestFault08And13DrainGivesBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *config.Config) { c.Drain, c.Store.Visibility = 2*time.Second, 20*time.Second })
 	r.gate.answer = func(w http.ResponseWriter, req *http.Request, body string) {
 		if req.URL.Path == "/slow" && r.gate.count() == 2 { // the first call of it
@@ -203,6 +208,7 @@ func TestFault08And13DrainGivesBack(t *testing.T) {
 
 // A request ends after so many failures, with the last response, if the operator wants that.
 func TestFault11AttemptsCap(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *config.Config) { c.HTTP.MaxAttempts, c.HTTP.BackoffBase = 3, 10*time.Millisecond })
 	r.gate.answer = func(w http.ResponseWriter, _ *http.Request, _ string) { http.Error(w, "no", http.StatusBadGateway) }
 	p := r.start(r.cfg)
@@ -220,6 +226,7 @@ func TestFault11AttemptsCap(t *testing.T) {
 
 // The same request in the set and in the retry set, or copied by an operator, is one request.
 func TestFault12OneRequestByToken(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	m := member("a", time.Minute, nil)
 	r.submit(m)
@@ -244,6 +251,7 @@ func TestFault12OneRequestByToken(t *testing.T) {
 
 // A request without a token is run for each time that it is submitted.
 func TestWithoutToken(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.start(r.cfg)
 	m := member("a", time.Minute, func(m *wire.Member) { m.Internal.Token = "" })
@@ -264,6 +272,7 @@ func TestWithoutToken(t *testing.T) {
 
 // A payload that did not come with the member is read from its key, and goes with the result.
 func TestPayloadKeys(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.start(r.cfg)
 	m := member("a", time.Minute, func(m *wire.Member) { m.Data.Payload = nil })
@@ -283,6 +292,7 @@ func TestPayloadKeys(t *testing.T) {
 
 // What is too large for the store goes beside it.
 func TestLargeRequestsAndResponses(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"redis", "sqlite"} {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t, func(c *config.Config) {
@@ -309,6 +319,7 @@ func TestLargeRequestsAndResponses(t *testing.T) {
 
 // Results go where they should by the documented order, and lists get their time.
 func TestFault43Routing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *config.Config) {
 		c.Queues = append(c.Queues, config.Queue{Name: "q-b", BaseURL: c.Queues[0].BaseURL, ResultQueue: "forced", ResultTTL: 100})
 	})

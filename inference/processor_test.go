@@ -11,6 +11,7 @@ import (
 
 // A request goes the whole way, and what comes out is what goes in.
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.start(r.cfg)
 	ok := member("req-1", time.Minute, func(m *wire.Member) {
@@ -38,6 +39,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestAnswersOfTheGateway(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.gate.answer = func(w http.ResponseWriter, req *http.Request, body string) {
 		switch req.URL.Path {
@@ -72,6 +74,7 @@ func TestAnswersOfTheGateway(t *testing.T) {
 
 // A request that waits, and one that is in flight, end within a second of their cancel; one with the same id submitted after that is another one.
 func TestFault41CancelInFlight(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *config.Config) { c.Pools = []config.Pool{{ID: config.DefaultPool, Workers: 1}} })
 	ended := make(chan time.Time, 1)
 	r.gate.answer = func(w http.ResponseWriter, req *http.Request, body string) {

@@ -109,7 +109,6 @@ func (r *rig) config(change func(*config.Config)) *config.Config {
 	cfg := config.Default()
 	cfg.Redis.URL = r.srv.URL()
 	cfg.Queues = []config.Queue{{Name: "q-a", BaseURL: r.gate.URL}}
-	cfg.Store.Visibility = 2 * time.Second
 	cfg.Drain = 4 * time.Second
 	if change != nil {
 		change(cfg)

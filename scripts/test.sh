@@ -110,6 +110,7 @@ patterns=(
 	'faults       ^(internal/)?faults(/|$)'
 	'processes    ^internal/proctest(/|$)'
 	'mutants      ^internal/mutants(/|$)'
+	'inference    ^inference(/|$)'
 	'demo         ^(cmd|examples|internal/demo)(/|$)'
 	'rest         .'
 )
@@ -166,6 +167,7 @@ group faults 2.5 -race
 group sizes 0.5 -run '_Size$'
 group processes 2 -race
 group mutants 0.8 -tags mutants
+group inference 2 -race
 group demo 1 -race
 group rest 1.5 -race
 
