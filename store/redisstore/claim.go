@@ -152,12 +152,9 @@ func (c *claimed) read(p []rueidis.RedisMessage, tails []string) error {
 			return badReply("claim", err)
 		}
 	}
-	which := ""
+	which := &tailReader{texts: tails}
 	if len(tails) > 0 {
-		if which = tails[1]; which != "" && len(which) != 2*len(ids) {
-			return badReply("claim", nil)
-		}
-		tails = tails[2:]
+		which.runs, which.texts = []byte(tails[1]), tails[2:]
 	}
 	defs := make([]*lineDef, len(texts))
 	for i := range texts {
@@ -178,13 +175,7 @@ func (c *claimed) read(p []rueidis.RedisMessage, tails []string) error {
 			for range min(n, batch) {
 				lease := heldLease{name: store.LeaseName{Token: uint64(first) + uint64(at) + 1, Nonce: c.req.Nonce}, owner: c.req.Worker, at: c.now}
 				until := c.until
-				if which != "" {
-					if n := int(binary.LittleEndian.Uint16([]byte(which[2*at:]))); n > len(tails) {
-						return badReply("claim", nil)
-					} else if n > 0 {
-						lease.tail = tails[n-1]
-					}
-				}
+				lease.tail = which.next()
 				if values != nil {
 					v, _ := values[at].ToString()
 					lease, _ = parseLease(v) // the script has compared its name
@@ -202,6 +193,27 @@ func (c *claimed) read(p []rueidis.RedisMessage, tails []string) error {
 		}
 	}
 	return nil
+}
+
+// tailReader hands out what leases say of memberships: runs of how many grants have which of the texts.
+type tailReader struct {
+	runs  []byte
+	texts []string
+	left  int
+	tail  string
+}
+
+func (r *tailReader) next() string {
+	if r.left == 0 && len(r.runs) >= 4 {
+		n := int(binary.LittleEndian.Uint16(r.runs[2:]))
+		r.left, r.tail = int(binary.LittleEndian.Uint16(r.runs)), ""
+		if n > 0 && n <= len(r.texts) {
+			r.tail = r.texts[n-1]
+		}
+		r.runs = r.runs[4:]
+	}
+	r.left--
+	return r.tail
 }
 
 // command decodes one record; nil if it cannot be read.

@@ -14,8 +14,8 @@ func (k keys) channel() string { return k.prefix + "w" }    // wake-ups
 
 // keyKinds are the kinds of keys, what they hold and their type. Kinds that end in | are followed by names.
 var keyKinds = []struct{ kind, typ, holds string }{
-	{"meta", "hash", "rd, wr schema; last, run, lease clocks; v visibility in ns; cv version of the configuration; lim there are limits, or leftovers; seq, tok, oseq, fseq counters; clk a test's clock"},
-	{"cfg", "hash", "queue -> packed configuration; ~queue|group -> weight; blank: limits, packed; =limit|value -> max of its own; empty: all of it as JSON"},
+	{"meta", "hash", "rd, wr schema; last, run, lease clocks; v visibility in ns; cv version of the configuration; lim the limits, packed, if there are some or something is left of them; seq, tok, oseq, fseq counters; clk a test's clock"},
+	{"cfg", "hash", "queue -> packed configuration; ~queue|group -> weight; =limit|value -> max of its own; empty: all of it as JSON"},
 	{"c|", "string", "id: the record"},
 	{"p|", "string", "id: params over 1 KiB"},
 	{"s|", "string", "id: state that is not in the record"},

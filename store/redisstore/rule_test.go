@@ -136,7 +136,7 @@ var ruleLine = func() *lineDef {
 // ruleScript runs one decision of script/lib/rule.lua for each case.
 // ARGV: wall, run, lease, v in ns, configuration; for each case: operation, record, lease value, arguments by blanks, four texts.
 const ruleScript = `#!lua
--- include: base rate lib lim
+-- include: base rate holds lib lim
 wall, run, lease, vns = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local c = {rate = {0, 0}, burst = {0, 0}}
 c.pause, c.order, c.til, c.rate[1], c.burst[1], c.rate[2], c.burst[2], c.ready, c.keepms, c.keep, c.losses, c.cancel = sunpack('<BBdddddddddd', ARGV[5])

@@ -13,14 +13,20 @@ import (
 	"github.com/twolane/twolane/store"
 )
 
-//go:embed script/*.lua script/lib/*.lua script/lim/*.lua
+//go:embed script
 var scriptFiles embed.FS
 
-// folders are the parts of scripts that few calls need, each made when it is first asked for: their files in the order in which they use
-// each other.
-var folders = map[string][]string{
-	"lib": {"lib/write", "lib/record", "lib/rule", "lib/place", "lib/exports"},
-	"lim": {"rate", "lim/limits", "lim/fair", "lim/filed", "lim/retest", "lim/claim", "lim/exports"},
+// folder is a part of scripts that few calls need. It becomes a function that makes it when it is first asked for, and answers a table.
+type folder struct {
+	table string   // the variable that holds the table
+	files []string // in the order in which they use each other
+}
+
+var folders = map[string]folder{
+	"lib":   {"LIB", []string{"lib/write", "lib/record", "lib/rule", "lib/place", "lib/exports"}},
+	"lim":   {"LM", []string{"lim/limits", "lim/join", "lim/exports"}},
+	"filed": {"LF", []string{"rate", "filed/filed", "filed/claim", "filed/retest", "filed/exports"}},
+	"turns": {"LT", []string{"turn/turn", "turn/exports"}},
 }
 
 // script is one Lua script with what it includes.
@@ -82,8 +88,11 @@ func assemble(name string) (string, error) {
 	return assembleText(name, string(src))
 }
 
+// assembleText wraps what comes behind base.lua in a function: what it uses of base.lua is then looked up once, not once by each of its functions,
+// which at the number that a claim has would take longer than its work.
 func assembleText(name, src string) (string, error) {
 	var b strings.Builder
+	end := ""
 	for line := range strings.Lines(src) {
 		list, ok := strings.CutPrefix(line, "-- include: ")
 		if !ok {
@@ -91,33 +100,36 @@ func assembleText(name, src string) (string, error) {
 			continue
 		}
 		for _, part := range strings.Fields(list) {
-			if err := include(&b, part); err != nil {
+			text, err := include(part)
+			if err != nil {
 				return "", fmt.Errorf("script %s: %w", name, err)
+			}
+			b.WriteString(text)
+			if part == "base" {
+				b.WriteString("return (function()\n")
+				end = "\nend)()\n"
 			}
 		}
 	}
-	return b.String(), nil
+	return b.String() + end, nil
 }
 
-func include(b *strings.Builder, part string) error {
-	parts, ok := folders[part]
+func include(part string) (string, error) {
+	f, ok := folders[part]
 	if !ok {
-		src, err := scriptFiles.ReadFile("script/" + part + ".lua")
-		b.Write(src)
-		return err
+		return assemble(part)
 	}
-	// A function that returns a table of functions; the table is a variable of base.lua.
-	table := map[string]string{"lib": "LIB", "lim": "LM"}[part]
-	fmt.Fprintf(b, "%s = function()\nif %s then return %[2]s end\n", part, table)
-	for _, p := range parts {
-		src, err := scriptFiles.ReadFile("script/" + p + ".lua")
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s = function()\nif %s then return %[2]s end\n", part, f.table)
+	for _, file := range f.files {
+		text, err := assemble(file)
 		if err != nil {
-			return err
+			return "", err
 		}
-		b.Write(src)
+		b.WriteString(text)
 	}
-	fmt.Fprintf(b, "return %s\nend\n", table)
-	return nil
+	fmt.Fprintf(&b, "return %s\nend\n", f.table)
+	return b.String(), nil
 }
 
 // eval runs a script. After a restart or SCRIPT FLUSH the server does not know it and is sent its text.

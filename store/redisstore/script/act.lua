@@ -5,7 +5,7 @@
 --       status, reason, type, group, before, after, up to, = or ! the priority; by blanks, empty as -), ids
 -- reply {one byte for each id: d done, n not found, s not possible, u unique key is held, - does not match}, then for each s why and its
 --       status, for each u the key, the holder and its status
--- include: base lib lim
+-- include: base holds lib lim
 local err = begin(false)
 if err then return err end
 local H, out, say = lib(), {}, {}

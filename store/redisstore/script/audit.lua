@@ -13,7 +13,7 @@
 --       room stands under its key, 1 if the key has room for it, run clock of the last step, score among the lines of its group, among the polls
 --       that are not due, start of its group, 1 if the queue is fair, 1 if that is being made anew}
 --       sums, keys of numbers: {meta, numbers of each}, flat
--- include: base lib lim
+-- include: base holds lib lim
 local err = begin(false, true)
 if err then return err end
 local what = ARGV[1]
@@ -58,8 +58,9 @@ elseif what == 'ids' then
     end
     for k, b in ipairs({'p', 's', 'e', 'r'}) do row[15 + k] = call('EXISTS', P .. b .. '|' .. id) end
     local none = {}
-    for _, h in ipairs(c and c.ht ~= '' and lim().holds(c.ht) or {}) do
-      if call('SISMEMBER', P .. 'm|' .. h.k, id) == 0 then none[#none + 1] = h.k end
+    local h = c and holds(c.ht) or {}
+    for k = 1, #h, 2 do
+      if call('SISMEMBER', P .. 'm|' .. h[k], id) == 0 then none[#none + 1] = h[k] end
     end
     row[20] = table.concat(none, ' ')
     out[#out + 1] = row

@@ -13,7 +13,7 @@ local BOUND = 100 -- items of each kind that one step of maintenance takes
 local MR -- what maintenance says: wall, more, next, reaped, expired, promoted, purged, lost, claim lost, config version, visibility, lease clock
 local lib, LIB -- makes what is not needed by every call, see the folder lib; what it made
 local lim, LM  -- the same for what only limits and fair turns need, see the folder lim
-local limited -- whether the namespace has limits, or something is left of those that it had
+local limited -- the limits of the namespace, packed, if it has some, or something is left of those that it had
 
 -- begin reads the clocks. With advance it moves them, as Claim, Renew and Maintain do; with reading it writes nothing at all. It returns an
 -- error reply if the schema is not ours. Without either, the run clock is seen at most a visibility timeout ahead: see rule.Clocks.Peek.

@@ -3,7 +3,7 @@
 -- KEYS  the guard pair
 -- ARGV  reason, its beginning for an event, force (0, 1), ids
 -- reply two bytes for each id: 1 ended, 2 requested, 3 too late, 4 not found; status
--- include: base lib lim
+-- include: base holds lib lim
 local err = begin(false)
 if err then return err end
 local H, out, force = lib(), {}, ARGV[3] == '1'

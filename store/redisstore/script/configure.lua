@@ -4,15 +4,14 @@
 -- ARGV  expected version, visibility in ns, JSON, limits as JSON (see limit.go), then names and values for the hash cfg: queues, packed (see
 --       config.go); ~queue|group, weights; =limit|value, a max of its own
 -- reply {1 if replaced, version, JSON}
--- include: base lim
+-- include: base holds lim
 local err = begin(false)
 if err then return err end
 if cv ~= tonumber(ARGV[1]) then return {0, cv, call('HGET', P .. 'cfg', '') or ''} end
 local fair, changed = {}, {}
 for _, q in ipairs(call('SMEMBERS', P .. 'vq')) do fair[q], changed[q] = true, true end
-local limits, old, names = cjson.decode(ARGV[4]), call('HGET', P .. 'cfg', ' '), {}
+local limits, old, names = cjson.decode(ARGV[4]), limited, {}
 local set = {'', ARGV[3]}
-if #limits > 0 then set[3], set[4] = ' ', cmsgpack.pack(limits) end
 for i = 5, #ARGV do set[#set + 1] = ARGV[i] end
 local rates = call('HGETALL', P .. 'rt')
 call('DEL', P .. 'cfg')
@@ -36,15 +35,13 @@ for i = 5, #ARGV, 2 do
     if not fair[q] then call('SADD', P .. 'vq', q) end
   end
 end
-local some = false
+if #limits > 0 or old or next(changed) then -- with the last of what is left, maintenance takes it away
+  limited = cmsgpack.pack(limits)
+  call('HSET', KEYS[1], 'lim', limited)
+end
 for q in pairs(changed) do
   if fair[q] then call('SREM', P .. 'vq', q) end
-  lim().refair(q)
-  some = true
-end
-if #limits > 0 or some then
-  call('HSET', KEYS[1], 'lim', '1')
-  limited = true
+  lim().fairagain(q)
 end
 if limited then -- what was raised opens now, as far as it is little; the rest with its next re-test
   local left = BOUND

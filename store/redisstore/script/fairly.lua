@@ -48,7 +48,7 @@ local function fairly()
   local function group(gs, g, most)
     local G = gs.by[g]
     if not G then
-      G = {g = g, start = LM.start(at, g), s = math.huge, ls = {}, from = {}, most = most}
+      G = {g = g, start = LM.fairstart(at, g), s = math.huge, ls = {}, from = {}, most = most}
       gs.by[g] = G
     end
     return G
@@ -59,11 +59,11 @@ local function fairly()
     names[name] = true
     if limited and call('HEXISTS', P .. 'vb', name) == 1 then w.building = true end
     if w.lane == 'k' then
-      local more, next = LM.falldue(name, w.q)
+      local more, next = LM.fairdue(name, w.q)
       if more then w.building = true end
       if next then soon(next - run) end
     end
-    local some = LM.groups(name, at, w.n + 15)
+    local some = LM.fairgroups(name, at, w.n + 15)
     for i = 1, #some do
       local G = group(gs, some[i], max(8, ceil(2 * w.n / #some)))
       G.from[#G.from + 1] = {name = name, t = t, code = code, cl = cl, off = 0}
@@ -75,7 +75,7 @@ local function fairly()
     local gs = {by = {}, new = {}}
     for _, t in ipairs(w.types) do
       find(gs, t, cl, cl)
-      if cl == 2 and limited and w.lane == 'i' then find(gs, t, 6, cl) end
+      if cl == 2 and w.holders then find(gs, t, 6, cl) end
     end
     local heads = {}
     for G in pairs(gs.new) do
@@ -100,7 +100,7 @@ local function fairly()
       if not L then
         if not load(G) then gs[k] = nil end
       else
-        local s, st = tonumber(L.sc[L.i] or L.s), LM.start(at, G.g)
+        local s, st = tonumber(L.sc[L.i] or L.s), LM.fairstart(at, G.g)
         if s == G.s and st == G.start then return L end
         G.s, G.start, gs[k] = s, st, nil
         place(gs, G)
@@ -119,7 +119,7 @@ local function fairly()
         break
       end
     end
-    G.s, G.start = G.ls[#G.ls].s, LM.start(at, G.g)
+    G.s, G.start = G.ls[#G.ls].s, LM.fairstart(at, G.g)
     place(gs, G)
   end
 
@@ -134,13 +134,13 @@ local function fairly()
   end
 
   local function served(L)
-    LM.served(w.q, w.lane, L.g)
+    LM.fairserved(w.q, w.lane, L.g)
     if not turns[L.g] then turns[L.g], turns[#turns + 1] = true, L.g end
   end
 
   -- write keeps the turns, once the lines are where they belong.
   local function write()
-    if #turns > 0 then LM.writeturns(at, turns, names) end
+    if #turns > 0 then LM.fairwrite(at, turns, names) end
   end
 
   FAIRLY = {begin = begin, open = open, front = first, insert = add, remove = drop, without = except, served = served, write = write}

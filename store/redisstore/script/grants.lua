@@ -5,6 +5,14 @@ local runlane, runclass, runbatch, runitems, runline = {}, {}, {}, {}, {} -- gra
 
 local function defs()
   if #glines == 0 then return glines end
+  if limited then
+    local raw = {}
+    for i = 1, #glines do
+      local A = LM.lines[glines[i]]
+      raw[i] = A and A.raw
+    end
+    if #raw == #glines then return raw end
+  end
   return call('HMGET', P .. 'ld', unpack(glines))
 end
 
@@ -28,18 +36,20 @@ local function addrun(lane, cl, batch, k, base)
   end
 end
 
--- packtails says what limits have to say: the keys that stopped each want, which text of memberships each grant has (2 bytes), the texts.
+-- packtails says what limits have to say: the keys that stopped each want; for grants that follow each other how many they are and which text
+-- of memberships they have (2 bytes each); the texts.
 local function packtails(keys)
-  local texts, which, index, n = {'', ''}, {}, {}, 0
-  for i = 1, #gids do
-    local t = tails[i]
+  local texts, which, index, n, i = {'', ''}, '', {}, 0, 1
+  while i <= #gids do
+    local t, from = tails[i], i
+    repeat i = i + 1 until i > #gids or tails[i] ~= t
     if t and not index[t] then
       n = n + 1
       index[t], texts[n + 2] = n, sub(t, 2)
     end
-    which[i] = spack('<H', t and index[t] or 0)
+    which = which .. spack('<HH', i - from, t and index[t] or 0)
   end
-  texts[1], texts[2] = table.concat(keys, ' '), n > 0 and table.concat(which) or ''
+  texts[1], texts[2] = table.concat(keys, ' '), which
   return texts
 end
 

@@ -108,7 +108,7 @@ local function open(cl)
   local ls, k = {}, 0
   for _, t in ipairs(w.types) do
     k = opened(ls, t, cl, cl)
-    if cl == 2 and limited and w.lane == 'i' then k = opened(ls, t, 6, cl) end
+    if cl == 2 and w.holders then k = opened(ls, t, 6, cl) end
   end
   if limited then
     lim().prepare(ls)
@@ -226,6 +226,7 @@ local function closelines()
     end
     return l
   end
+  local crowded = limited and LM.anyfiled()
   for i = 1, #w.lines do
     local L = w.lines[i]
     local key, next = P .. 'l|' .. L.line, nil
@@ -238,7 +239,7 @@ local function closelines()
       next = L.whole and L.i <= L.n and L.sc[L.i] or call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
     end
     local shut, was = false, false
-    if limited then
+    if crowded then
       shut, was = LM.placed(L.line)
       if shut and not next then shut = false end -- it waits for nothing any more
       if not next then gone[#gone + 1] = L.line end

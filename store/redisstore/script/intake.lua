@@ -164,10 +164,11 @@ local function submit(a, capped, atomic)
   for u, id in pairs(uniq) do us[#us + 1], us[#us + 2] = u, id end
   if #us > 0 then call('HSET', P .. 'u', unpack(us)) end
   local cnt, grp, bases, open = {}, {}, {}, {}
-  if limited then
+  local crowded = limited and lim().anyfiled()
+  if crowded then
     local names = {}
     for i = 1, nl do names[i] = lines[i].base .. 'i0' end
-    lim().load(names)
+    LM.load(names)
   end
   for i = 1, nl do
     local L = lines[i]
@@ -189,7 +190,7 @@ local function submit(a, capped, atomic)
     if L.n > 0 then
       local line, key = L.base .. 'i0', openkey(L.q, 'i', '0', L.ty)
       call('ZADD', P .. 'l|' .. line, unpack(L.za))
-      if limited and lim().closed(line) then
+      if crowded and LM.shut(line) then
         key = P .. 'b|' .. sub(key, #P + 3)
       elseif L.cfg.fair then
         lim().fairhead(sub(key, #P + 3), L.q, 'i', L.g, line)

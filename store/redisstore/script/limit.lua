@@ -5,7 +5,7 @@
 -- reply {} if no such limit is in force; else {{wall, run, lease, config version}, max, until, {rate per second, token bucket} as texts, burst, 1 if the
 --       rate is closed, members, some ids of members, number of filed lines, the first of them: names, filings (see lim/filed.lua), how often each was
 --       passed over, commands in each, definitions}
--- include: base lim
+-- include: base holds lim
 local err = begin(false, true)
 if err then return err end
 local K = lim().keyof(ARGV[1])

@@ -3,7 +3,7 @@
 -- KEYS  the guard pair
 -- ARGV  topic, most to read, hide for in ms, acknowledged numbers
 -- reply {{wall, run, lease, config version}, numbers, ids, what read.lua says}
--- include: base lib lim read ack
+-- include: base holds lib lim read ack
 local err = begin(false)
 if err then return err end
 local topic, most, hide = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -5,7 +5,7 @@
 -- ARGV  topic, then for each entry: number, value, list, ms that the list lives from now (0: as it does), how many keys go, those, how many keys go that
 --       have a value, those with the value
 -- reply {a letter for each entry: p pushed, g gone before, l the list is none}
--- include: base lib lim ack push1
+-- include: base holds lib lim ack push1
 local err = begin(false)
 if err then return err end
 local topic, oi = ARGV[1], 'oi|' .. ARGV[1]

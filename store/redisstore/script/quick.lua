@@ -1,6 +1,6 @@
 -- quick.lua: the two settles that make up nearly all of the work, done on the packed record instead of a decoded one: the Done of a first run,
 -- and the Processing of a poll, also with times. What is not plain goes the slow way. Both ways write the same; a test compares them.
-local qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl = {}, {}, {}, {}, {}, {}, {}, {}, {}
+local qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl, qleft = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
 local QDEF, QOWNER, QHOLDS, QOPTS, QRUN = {}, {}, nil, {}, {}
 local WALL6, EVENT
 
@@ -50,7 +50,7 @@ local function owner(name, cur)
     QOWNER[tail] = o
     if h and h ~= '' then
       QHOLDS = QHOLDS or {}
-      QHOLDS[tail] = lim().holds(h)
+      QHOLDS[tail] = holds(h)
     end
   end
   return o, QHOLDS and QHOLDS[tail]
@@ -58,9 +58,32 @@ end
 
 -- quickleave ends memberships: all of them, or those of the invocation.
 local function quickleave(id, h, all)
-  for i = 1, #h do
-    if all or h[i].s == 'i' then LM.drop(LM.keyof(h[i].k), id, h.cost) end
+  for i = 1, #h, 2 do
+    if all or h[i + 1] == 'i' then
+      local l = qleft[h[i]]
+      if not l then
+        l = {cost = 0}
+        qleft[h[i]] = l
+      end
+      l[#l + 1], l.cost = id, l.cost + h.cost
+    end
   end
+end
+
+-- quickrelease takes those who have left out of the sets of members. If somebody may wait for them, limits see to it.
+local function quickrelease()
+  if not next(qleft) then return end
+  if call('EXISTS', P .. 'fd') == 1 then
+    lim().release(qleft)
+  else
+    for k, l in pairs(qleft) do
+      local name, v = string.match(k, '^([^|]*)|(.*)$')
+      local key = P .. 'lm|' .. name
+      call('SREM', P .. 'm|' .. k, unpack(l))
+      if call('HINCRBY', key, v, -l.cost) <= 0 then call('HDEL', key, v) end
+    end
+  end
+  qleft = {}
 end
 
 -- quickdone ends a command SUCCEEDED: one that has never been settled, with no cancel, no names, no blobs.
@@ -218,7 +241,7 @@ local function quickflush()
   for line, l in pairs(qline) do
     call('ZADD', P .. 'l|' .. line, unpack(l))
     local key = l.open
-    if limited and lim().closed(line) then
+    if limited and lim().anyfiled() and LM.shut(line) then
       key = P .. 'b|' .. sub(key, #P + 3)
     elseif qcfg(l.q).fair then
       lim().fairhead(sub(key, #P + 3), l.q, 'k', l.g, line)
@@ -286,5 +309,6 @@ local function quickflush()
     end
   end
   qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl, QDEF = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
+  quickrelease()
   if LM then LM.finish() end
 end

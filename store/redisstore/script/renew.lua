@@ -3,7 +3,7 @@
 -- KEYS  the guard pair
 -- ARGV  worker, registration, gone (0, 1), number of leases; for each: id, lease name, flags (1 overdue, 2 progress follows)[, progress]
 -- reply {maintenance, one byte for each lease (0 lost, 1 ok, 2 refused; + 4 cancel), live workers}
--- include: base rate lib lim sweep maintenance
+-- include: base rate holds lib lim sweep maintenance
 local err = begin(true)
 if err then return err end
 local worker, n = ARGV[1], tonumber(ARGV[4])

@@ -3,7 +3,7 @@
 -- KEYS  the guard pair
 -- ARGV  for each: id, lease name
 -- reply how many were set aside
--- include: base lib lim
+-- include: base holds lib lim
 local err = begin(false)
 if err then return err end
 local H, n = lib(), 0

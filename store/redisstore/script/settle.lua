@@ -7,7 +7,7 @@
 --       flags: 1 set state, 2 has hook, 4 decode, 8 unstarted, 16 again; a kind over 16 has a push behind all that: how many arguments follow, then
 --       what push.lua says of an entry, from its list on, without the value, which is the blob
 -- reply {three bytes for each item: state, status, reason (state 9: the item is invalid), follow-up answers}
--- include: base rate lib lim intake quick push1
+-- include: base rate holds lib lim intake quick push1
 local err = begin(false)
 if err then return err end
 local n, twice, a = tonumber(ARGV[1]), ARGV[2] == '1', 4 + tonumber(ARGV[3])

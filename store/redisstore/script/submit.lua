@@ -3,7 +3,7 @@
 -- KEYS  the guard pair
 -- ARGV  atomic (0, 1), then what intake.lua says
 -- reply {codes, holders of unique keys}
--- include: base lib lim intake
+-- include: base holds lib lim intake
 local err = begin(false)
 if err then return err end
 local codes, say = submit(2, true, ARGV[1] == '1')

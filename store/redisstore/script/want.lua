@@ -50,7 +50,7 @@ local function plain(L)
   local t, k, rest = L.t, 0, nil
   local most = min(w.n - w.granted, MOST - items)
   if t.max > 0 then most = min(most, t.max - t.given) end
-  if limited then most, rest = min(most, LM.free(L)), LM.expected(L) end
+  if limited then most, rest = min(most, LM.free(L)), L.rest end
   touch(L)
   while k < most and head(L, false) do
     local ids, rec, i = L.ids, L.rec, L.i
@@ -60,7 +60,7 @@ local function plain(L)
       local s = rec[i] or ''
       local z = #s
       local v, st, _, _, _, _, _, _, _, _, _, _, _, _, _, f0 = byte(s, 1, 16)
-      if v ~= 1 or st ~= w.status or z < 44 or PLAIN[f0] == nil or items > 0 and bytes < z or limited and LM.kept(s) ~= rest then break end
+      if v ~= 1 or st ~= w.status or z < 44 or PLAIN[f0] == nil or items > 0 and bytes < z or limited and (byte(s, 18) >= 128 or rest ~= '') and LM.kept(s) ~= rest then break end
       local id = ids[i]
       if band(f0, 4) ~= 0 and not timed(id, s, f0) then break end
       bytes, items, g = bytes - z, items + 1, g + 1
@@ -203,8 +203,15 @@ local function anew()
   for i = 1, #r do
     local L = r[i]
     L.refused = false
-    if not LM.closed(L.line) then w.insert(w.classes[L.cl], L) end
+    if not LM.shut(L.line) then w.insert(w.classes[L.cl], L) end
   end
+end
+
+-- holders says whether commands of the want hold slots of scope command since their workers were lost: there are lines of their own for them.
+local function holders()
+  local ks = {}
+  for i, t in ipairs(w.types) do ks[2 * i - 1], ks[2 * i] = openkey(w.q, 'i', 4, t.ty), openkey(w.q, 'i', 6, t.ty) end
+  return #ks > 0 and call('EXISTS', unpack(ks)) > 0
 end
 
 local function want(q, lane, wmax, turn, suspect, types)
@@ -217,7 +224,10 @@ local function want(q, lane, wmax, turn, suspect, types)
     first = #gids + 1, bytype = {}, xrem = {}, xladd = {}, asked = {}, byline = {}, refused = {},
     fair = Q.fair, scored = limited or Q.fair, width = 1}
   if w.n <= 0 then return 0, 0, 0 end
-  if limited then lim() end
+  if limited then
+    lim()
+    w.holders = lane == 'i' and holders()
+  end
   local R = {limit = Q.rate[li], burst = Q.burst[li], bucket = 0}
   if R.limit > 0 then R.bucket = tonumber(call('HGET', P .. 'rt', q .. '|' .. lane) or '0') end
   local bucket0, throttled = R.bucket, false
@@ -240,12 +250,12 @@ local function want(q, lane, wmax, turn, suspect, types)
     C[3] = open(3)
     C[5] = suspect and not suspected and open(5)
   elseif not stopped then
-    C[1], C[4] = open(1), limited and open(4)
+    C[1], C[4] = open(1), w.holders and open(4)
   end
   C[2] = not stopped and suspect and not suspected and open(2)
   if limited then
     w.classes = C
-    LM.watch(reopened)
+    LM.onopen = reopened
   end
   for _, cl in ipairs({1, 2, 3, 4, 5}) do competing = competing or C[cl] and #C[cl] > 0 end
   if not competing and not fair and #C[0] == 1 and C[0][1].t.batch == 1 then plain(C[0][1]) end
@@ -292,7 +302,7 @@ local function want(q, lane, wmax, turn, suspect, types)
   -- picked: write
   if limited then
     LM.hints()
-    LM.watch(nil)
+    LM.onopen = false
   end
   leaseall()
   closelines()
@@ -301,7 +311,7 @@ local function want(q, lane, wmax, turn, suspect, types)
   local key
   if limited then
     LM.finish()
-    if w.why == 1 and not visits then
+    if w.why == 1 and not visits and LM.anyfiled() then
       local next
       key, next = LM.waiting(q, lane, types)
       if key then

@@ -82,7 +82,7 @@ local function encode(c)
     b[2] = spack('<I6I6I4I4I4I2B', c.el, c.due, c.starts, c.polls, c.fail, min(c.loss, 65535), c.dec)
   end
   if c.ht ~= '' then
-    local h = c.leased and lim().holds(c.ht).rest or c.ht
+    local h = c.leased and holds(c.ht).rest or c.ht
     if h ~= '' then
       f2, n = f2 + 128, n + 1
       b[n] = spack('<I2c0', #h, h)

@@ -14,11 +14,11 @@ local REASONS = {'error', 'retries_exhausted', 'worker_lost', 'deadline_exceeded
 
 -- drophold ends memberships: those of the invocation always, those of the command too if all is true.
 local function drophold(c, all)
-  if c.ht ~= '' then c.ht = all and '' or lim().holds(c.ht).rest end
+  if c.ht ~= '' then c.ht = all and '' or holds(c.ht).rest end
 end
 
 -- holding reports whether c kept a slot of scope command when its worker was lost.
-local function holding(c) return c.unk and c.ht ~= '' and lim().holds(c.ht).rest ~= '' end
+local function holding(c) return c.unk and c.ht ~= '' and holds(c.ht).rest ~= '' end
 
 local function endit(c, st, reason)
   c.was, c.st, c.reason, c.pl = c.st, st, reason, 0

@@ -43,6 +43,7 @@ end
 -- heads brings the open lines up to date with what now stands at the head of each touched line.
 local function heads()
   local polled, M = {}, limited and lim()
+  if M and not M.anyfiled() then M = nil end
   if M then
     local lines = {}
     for line in pairs(touched) do lines[#lines + 1] = line end

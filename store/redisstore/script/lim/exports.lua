@@ -1,8 +1,9 @@
--- exports.lua: what the scripts use of this folder.
-LM = {
-  limits = limits, keyof = keyof, holds = holds, released = released, about = about, unfit = unfit, drop = drop, members = members, room = room,
-  load = load, get = get, closed = closed, unfile = unfile, hint = hint, placed = placed, hints = hints, finish = finish, maintain = maintain,
-  prepare = prepare, prepareone = prepareone, free = free, kept = kept, expected = expected, joinall = joinall, join = join, stop = stop,
-  start = start, served = served, fairset = fairset, fairhead = fairhead, falldue = falldue, groups = groups, writeturns = writeturns, refair = refair,
-  waiting = waiting, watch = function(f) onopen = f end,
-}
+-- exports.lua: what the scripts use of this folder; what is missing is made when it is first asked for.
+-- include: filed turns
+LM = setmetatable({
+  limits = limits, keyof = keyof, released = released, about = about, drop = drop, members = members, anyfiled = anyfiled, hints = hints,
+  finish = finish, maintain = maintain, prepare = prepare, free = free, kept = kept, joinall = joinall, lines = ABOUT, onopen = false,
+}, {__index = function(t, k)
+  if sub(k, 1, 4) == 'fair' then turns() else filed() end
+  return rawget(t, k)
+end})

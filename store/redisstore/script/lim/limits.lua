@@ -1,25 +1,15 @@
 -- limits.lua: the limits of the configuration, the keys that they count by, and who is a member of them. A key is limit|value. What a lease or a
--- record says of memberships is a text: !, if the lease is over a limit that classifies; * and the cost, if it is not 1; then for each
--- membership limit|value|scope (i, c), by limit name; all parted by blanks.
+-- record says of memberships is a text, see holds.lua.
 local LS, NAMES -- limits in the order in which they are tested, as config.go packs them, and by name
-local KS, ABOUT, TEXTS, NONE = {}, {}, {}, {}
-local marked = {} -- keys that flush has to write
-
--- put appends to the list of k in t.
-local function put(t, k, a, b)
-  local l = t[k]
-  if not l then
-    l = {}
-    t[k] = l
-  end
-  l[#l + 1] = a
-  if b then l[#l + 1] = b end
-end
+local KS, ABOUT = {}, {}
+local marked, granted = {}, {}   -- keys that finish has to write; lines that were granted from
+local some, calm                 -- whether any line is filed; nothing is left to be tidied up either
+local filed, LF                  -- makes what only a key without room needs, see the folder filed; what it made
+local turns, LT                  -- the same for fair turns, see the folder turn
 
 local function limits()
   if not LS then
-    local s = call('HGET', P .. 'cfg', ' ')
-    LS, NAMES = s and cmsgpack.unpack(s) or {}, {}
+    LS, NAMES = limited and cmsgpack.unpack(limited) or {}, {}
     for i = 1, #LS do NAMES[LS[i].n] = LS[i] end
   end
   return LS
@@ -45,6 +35,11 @@ local function keyof(k)
   return K
 end
 
+local function anyfiled()
+  if some == nil then some = call('EXISTS', P .. 'fd') == 1 end
+  return some
+end
+
 local function mark(K)
   if not K.marked then K.marked, marked[#marked + 1] = true, K end
 end
@@ -52,13 +47,6 @@ end
 local function members(K)
   if not K.n then K.n = tonumber(call('HGET', P .. 'lm|' .. K.name, K.v) or '0') + (K.d or 0) end
   return K.n
-end
-
-local function add(K, id, cost)
-  mark(K)
-  K.add = K.add or {}
-  K.add[#K.add + 1], K.d = id, (K.d or 0) + cost
-  if K.n then K.n = K.n + cost end
 end
 
 -- drop ends a membership; who waits for the key is looked at by finish.
@@ -69,67 +57,11 @@ local function drop(K, id, cost)
   if K.n then K.n = K.n - cost end
 end
 
-local function bucket(K)
-  if not K.b then K.b = tonumber(call('HGET', P .. 'lb', K.k) or '0') end
-  return K.b
-end
-
--- force takes a token of a rate.
-local function spend(K)
-  K.b, K.spent = force(bucket(K), K.l.r, K.l.u), true
-  mark(K)
-end
-
--- room says whether a key could admit a command of that cost now, and how long until time alone may change it.
-local function room(K, cost)
-  local l = K.l
-  if not l or l.c then return true, 0 end
-  if not l.r then return members(K) + cost <= K.max, K.wait end
-  if K.closed then return false, K.wait end
-  local _, got, next = take(bucket(K), l.r, l.u, 1)
-  if K.wait > 0 and (next <= 0 or K.wait < next) then next = K.wait end
-  return got > 0, next
-end
-
--- never says whether a key, as it is, could not admit that cost even without members.
-local function never(K, cost)
-  local l = K.l
-  return l ~= nil and not l.r and not l.c and cost > K.max
-end
-
--- holds reads a text of memberships.
-local function holds(text)
-  local h = TEXTS[text]
-  if h then return h end
-  h = {cost = 1, rest = ''}
-  local first, rest = '', {}
-  for w in string.gmatch(text, '[^ ]+') do
-    local b = byte(w)
-    if b == 33 then
-      h.over = true
-    elseif b == 42 then
-      h.cost, first = tonumber(sub(w, 2)), w .. ' '
-    else
-      h[#h + 1] = {k = sub(w, 1, -3), s = sub(w, -1)}
-      if sub(w, -1) == 'c' then rest[#rest + 1] = w end
-    end
-  end
-  if #rest > 0 then h.rest = first .. table.concat(rest, ' ') end
-  TEXTS[text] = h
-  return h
-end
-
-local function has(h, k)
-  for i = 1, #h do
-    if h[i].k == k then return true end
-  end
-end
-
 -- released ends the memberships of one text that the other does not have.
 local function released(id, from, to)
   local a, b = holds(from), holds(to)
-  for i = 1, #a do
-    if not has(b, a[i].k) then drop(keyof(a[i].k), id, a.cost) end
+  for i = 1, #a, 2 do
+    if not b.has[a[i]] then drop(keyof(a[i]), id, a.cost) end
   end
 end
 
@@ -138,13 +70,14 @@ end
 local function about(base, raw)
   local A = ABOUT[base]
   if A then return A end
-  A = {cost = 1, text = '', rest = ''}
+  A = {cost = 1, text = '', rest = '', raw = raw, plain = true}
   ABOUT[base] = A
   local q, ty, g, cost, keys = string.match(raw or '', '^([^ ]+) ([^ ]+) ([^ ]*) [^ ]* (%d+)( .*)$')
   if not q then return A end
   A.q, A.ty, A.g, A.cost = q, ty, g, tonumber(cost)
   local texts = {}
-  for _, l in ipairs(limits()) do
+  for i = 1, #limits() do
+    local l = LS[i]
     if not (l.q and not l.q[q]) and not (l.t and wall >= l.t) then
       local v = ''
       if l.b == 1 then
@@ -160,16 +93,18 @@ local function about(base, raw)
       if v then
         local K = keyof(l.n .. '|' .. v)
         A[#A + 1] = K
-        if l.r then A.rates = true else texts[#texts + 1] = {o = l.o, text = K.k .. (l.s and '|c' or '|i')} end
+        if l.r then A.rates = true else texts[#texts + 1] = K end
         if l.c then A.classifies = true end
+        if l.c or l.s then A.plain = false end
       end
     end
   end
-  if #texts > 0 then
-    if #texts > 1 then table.sort(texts, function(a, b) return a.o < b.o end) end
-    for i = 1, #texts do texts[i] = texts[i].text end
-    A.text = (A.cost > 1 and '*' .. cost .. ' ' or '') .. table.concat(texts, ' ')
-    A.rest = holds(A.text).rest
+  if #texts > 1 then table.sort(texts, function(a, b) return a.l.o < b.l.o end) end
+  local first = A.cost > 1 and '*' .. cost .. ' ' or ''
+  for i = 1, #texts do
+    local w = texts[i].k .. (texts[i].l.s and '|c' or '|i')
+    A.text = (A.text == '' and first or A.text .. ' ') .. w
+    if texts[i].l.s then A.rest = (A.rest == '' and first or A.rest .. ' ') .. w end
   end
   return A
 end
@@ -177,6 +112,7 @@ end
 -- waits are the keys of A for which a command of that lane and code waits. What may be active already never waits for a limit of scope
 -- command, a cancel visit waits for nothing, and a limit that classifies holds nobody.
 local function waits(A, lane, code)
+  if A.plain and code ~= '3' and code ~= '5' then return A end
   local at = lane .. code
   local W = A[at]
   if W then return W end
@@ -189,15 +125,6 @@ local function waits(A, lane, code)
     if not l.c and not (l.s and active) then W[#W + 1] = A[i] end
   end
   return W
-end
-
--- unfit is the first lasting limit that could never admit a command with that definition, or nil.
-local function unfit(base, raw)
-  local A = about(base, raw)
-  for i = 1, #A do
-    local K = A[i]
-    if not K.l.t and K.max > 0 and never(K, A.cost) then return K end
-  end
 end
 
 local function writekeys()

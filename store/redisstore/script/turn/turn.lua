@@ -1,4 +1,4 @@
--- fair.lua: fair turns between the groups of a queue and lane, by virtual time: whose next turn starts first is served, and its next one starts a
+-- turn.lua: fair turns between the groups of a queue and lane, by virtual time: whose next turn starts first is served, and its next one starts a
 -- turn later, divided by its weight. Beside the open lines of a fair queue stand its groups by the start of their next turn, and for each
 -- group its open lines that have something now; polls that are not due stand apart. A name is queue|lane and letter|type, as of open lines.
 local TIMES, STARTS, WEIGHTS = {}, {}, {} -- virtual time by queue|lane; starts that lie ahead of it, by queue|lane and group; weights
@@ -58,6 +58,12 @@ local function groupsof(lines)
   local raw = call('HMGET', P .. 'ld', unpack(bases))
   for i = 1, #lines do gs[i] = raw[i] and string.match(raw[i], '^[^ ]+ [^ ]+ ([^ ]*) ') or false end
   return gs
+end
+
+-- fairline is fairset for a line whose group is not known.
+local function fairline(name, q, lane, line, s)
+  local g = groupsof({line})[1]
+  if g then fairset(name, q, lane, g, line, s) end
 end
 
 -- falldue lets polls take part whose time has come; it returns whether there may be more, and the first that is not due.

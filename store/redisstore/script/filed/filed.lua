@@ -3,15 +3,46 @@ local RETEST = 1000              -- ms: a filed line is tested again, and room m
 local GRID = 50                  -- ms: re-tests that nothing is to be expected of are made together
 local NEVER = 1125899906842624   -- lines that never fit stand behind all others
 local LINES, changed = {}, {}    -- filed lines by name, false if it is not filed; those that flush has to write
-local some                       -- whether any line is filed
 local numbers, numbered          -- filings so far
-local onopen                     -- a claim's: told of a line that is closed no more
-local granted = {}               -- lines that were granted from
 local partial = {}               -- keys of which a part of the queue was read
 
-local function anyfiled()
-  if some == nil then some = call('EXISTS', P .. 'fd') == 1 end
-  return some
+-- put appends to the list of k in t.
+local function put(t, k, a, b)
+  local l = t[k]
+  if not l then
+    l = {}
+    t[k] = l
+  end
+  l[#l + 1] = a
+  if b then l[#l + 1] = b end
+end
+
+local function bucket(K)
+  if not K.b then K.b = tonumber(call('HGET', P .. 'lb', K.k) or '0') end
+  return K.b
+end
+
+-- spend takes a token of a rate.
+local function spend(K)
+  K.b, K.spent = force(bucket(K), K.l.r, K.l.u), true
+  mark(K)
+end
+
+-- room says whether a key could admit a command of that cost now, and how long until time alone may change it.
+local function room(K, cost)
+  local l = K.l
+  if not l or l.c then return true, 0 end
+  if not l.r then return members(K) + cost <= K.max, K.wait end
+  if K.closed then return false, K.wait end
+  local _, got, next = take(bucket(K), l.r, l.u, 1)
+  if K.wait > 0 and (next <= 0 or K.wait < next) then next = K.wait end
+  return got > 0, next
+end
+
+-- never says whether a key, as it is, could not admit that cost even without members.
+local function never(K, cost)
+  local l = K.l
+  return l ~= nil and not l.r and not l.c and cost > K.max
 end
 
 local function unpackline(line, s)
@@ -30,7 +61,6 @@ end
 
 -- load reads filed lines.
 local function load(lines)
-  if not anyfiled() then return end
   local names = {}
   for i = 1, #lines do
     if LINES[lines[i]] == nil then names[#names + 1] = lines[i] end
@@ -51,7 +81,7 @@ local function get(line)
   if F and F.key then return F end
 end
 
-local function closed(line)
+local function shut(line)
   local F = get(line)
   return F ~= nil and not F.opened
 end
@@ -131,13 +161,13 @@ end
 local function remove(F)
   F.key, F.anew = nil, nil
   change(F)
-  if onopen and not F.opened then onopen(F) end
+  if LM.onopen and not F.opened then LM.onopen(F) end
 end
 
 local function open(F)
   F.opened, F.retest, F.woken = true, run + RETEST, true
   change(F)
-  if onopen then onopen(F) end
+  if LM.onopen then LM.onopen(F) end
 end
 
 -- front is the line that room of the key belongs to, or nil: the oldest. What has no command to run, or stands in a paused queue, is filed no
@@ -246,16 +276,79 @@ local function stopper(line, W, cost)
 end
 
 -- taken follows a grant from a line: what is left of it queues anew, and those who wait for the same keys have their turn.
-local function taken(line, keys, n)
-  granted[#granted + 1] = line
-  if not anyfiled() then return end
+local function taken(line, keys)
   local F = get(line)
   if F then unfile(F) end
-  for i = 1, n do
+  for i = 1, #keys do
     local K = keys[i]
     if not nobody(K) then
       setstood(K, 0)
       hint(K)
     end
+  end
+end
+
+-- stopped says which key stops the next command of L and files the line.
+local function stopped(L, more)
+  local W = L.W
+  if more and L.A.rates then
+    W = {}
+    for i = 1, #L.W do
+      if not L.W[i].l.r then W[#W + 1] = L.W[i] end
+    end
+  end
+  local K, wait = stopper(L.line, W, L.A.cost)
+  if not K then return false end
+  if not more then file(L.line, L.A, K, wait) end
+  return true
+end
+
+-- crowded says whether lines are filed under the keys of L.
+local function crowded(L)
+  if get(L.line) then return true end
+  for i = 1, #L.A do
+    if not nobody(L.A[i]) then return true end
+  end
+end
+
+-- waiting is the first key under which lines of a want are filed, and in how many ms the first of those is tested again.
+local function waiting(q, lane, types)
+  if not call('HGET', P .. 'fn', q .. '|' .. lane) then return nil end
+  local lines = {}
+  for _, t in ipairs(types) do
+    for code = 0, 6 do
+      local r = call('ZRANGE', P .. 'b|' .. q .. '|' .. lane .. code .. '|' .. t.ty, 0, 7, 'WITHSCORES')
+      for i = 1, #r, 2 do
+        if lane == 'i' or tonumber(r[i + 1]) <= run then lines[#lines + 1] = r[i] end
+      end
+    end
+  end
+  if #lines == 0 then return nil end
+  load(lines)
+  local at, key, soonest = call('ZMSCORE', P .. 'fr', unpack(lines)), nil, nil
+  for i = 1, #lines do
+    local F = get(lines[i])
+    if F then
+      if not key or F.key < key then key = F.key end
+      local t = tonumber(at[i] or '0')
+      if not soonest or t < soonest then soonest = t end
+    end
+  end
+  return key, soonest and max(1, soonest - run)
+end
+
+-- release ends memberships: by key the ids, and their costs summed.
+local function release(left)
+  for k, l in pairs(left) do
+    local K = keyof(k)
+    mark(K)
+    if K.del then
+      for i = 1, #l do K.del[#K.del + 1] = l[i] end
+    else
+      K.del = l
+    end
+    K.left = true
+    K.d = (K.d or 0) - l.cost
+    if K.n then K.n = K.n - l.cost end
   end
 end

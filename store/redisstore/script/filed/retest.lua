@@ -18,8 +18,7 @@ local function place(F)
   end
   if F.lane == 'k' then nextpoll(P .. 'o|' .. name) end
   if qcfg(F.q).fair then
-    local g = groupsof({F.line})[1]
-    if g then fairset(name, F.q, F.lane, g, F.line, not shut and s or nil) end
+    LM.fairline(name, F.q, F.lane, F.line, not shut and s or nil)
   end
 end
 
@@ -37,6 +36,7 @@ local function count(key, f, d)
 end
 
 local function writelines()
+  if #changed == 0 and #again == 0 then return end
   local fd, fr, gone, out, into, off, lanes, wakes = {}, again, {}, {}, {}, {}, {}, {}
   for i = 1, #changed do
     local F = changed[i]
@@ -90,7 +90,7 @@ local function writelines()
 end
 
 -- hints looks at those who wait for what was given up.
-local function hints()
+local function hintall()
   local i = 1
   while i <= #marked do
     local K = marked[i]
@@ -100,17 +100,6 @@ local function hints()
     end
     i = i + 1
   end
-end
-
--- finish does that too, and writes.
-local function finish()
-  hints()
-  if #granted > 0 then
-    if call('EXISTS', P .. 'fp') == 1 then call('HDEL', P .. 'fp', unpack(granted)) end
-    granted = {}
-  end
-  if #marked > 0 then writekeys() end
-  if #changed > 0 or #again > 0 then writelines() end
 end
 
 -- waitsfor says whether the limits in force still let the commands of a line wait for room under a key.
@@ -195,7 +184,7 @@ end
 -- tidy forgets, a few at a time, what is not needed any more; with the last of it the namespace is without limits again.
 local function tidy()
   if call('EXISTS', P .. 'fp', P .. 'lb', P .. 'lo', P .. 'vb') > 0 then
-    local more = rebuild()
+    local more = LM.fairbuild()
     for _, line in ipairs(call('HRANDFIELD', P .. 'fp', 10)) do
       if call('EXISTS', P .. 'l|' .. line) == 0 then call('HDEL', P .. 'fp', line) end
     end
@@ -212,8 +201,8 @@ local function tidy()
   end
 end
 
--- maintain says whether there is more to be tested again, and in how many ms there will be.
-local function maintain()
+-- retests tests lines again, and tidies up.
+local function retests()
   local lines, more = call('ZRANGEBYSCORE', P .. 'fr', '-inf', fmt('%d', run), 'LIMIT', 0, RETESTS + 1), false
   if #lines > RETESTS then lines[#lines], more = nil, true end
   if #lines > 0 then
