@@ -3,6 +3,7 @@ package twolane
 import (
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -122,7 +123,16 @@ func (o *observer) gateEvent(e *dispatch.Event) {
 	x := e.Gate
 	name, lane, r := x.Binding().Name, x.Lane().String(), x.Reading()
 	about := func(more ...any) []any {
-		return append([]any{"gate", name, "lane", lane, "scope", x.Scope(), "reason", string(r.Reason), "value", r.Value, "threshold", r.Threshold, "detail", r.Detail}, more...)
+		args := []any{"gate", name, "lane", lane, "scope", x.Scope(), "reason", string(r.Reason), "detail", r.Detail}
+		for _, n := range [...]struct {
+			key string
+			v   float64
+		}{{"value", r.Value}, {"threshold", r.Threshold}} {
+			if !math.IsNaN(n.v) && !math.IsInf(n.v, 0) { // JSON has neither
+				args = append(args, n.key, n.v)
+			}
+		}
+		return append(args, more...)
 	}
 	switch e.Kind {
 	case dispatch.GateDecided:

@@ -336,3 +336,24 @@ func TestGateConfigIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// A gate without a reading has no value and no threshold to tell: JSON, in which logs go to others, has no form for what is none.
+func TestGateWithoutReadingLogsNoNumbers(t *testing.T) {
+	rigged(t, 0, func(r *rig) {
+		g, err := gate.NewMeter(gate.MeterConfig{Threshold: gate.None, Ask: func(context.Context) (gate.Sample, error) {
+			return gate.Sample{}, errors.New("nobody is there")
+		}})
+		if err != nil {
+			r.Fatal(err)
+		}
+		w := r.work(gates(gate.Binding{Name: "g", Gate: g}), func(w *twolane.Worker) {
+			twolane.Handle(w, "a", r.sleeper(new(crowd), sec/10))
+		})
+		r.many(1, twolane.Submission{Type: "a"})
+		time.Sleep(20 * sec)
+		said := w.log.with("the source of a gate does not answer", "gate=g")
+		if len(said) == 0 || len(w.log.with("NaN")) > 0 || len(w.log.with("value=")) > 0 {
+			r.Errorf("%q", w.log.with("gate=g"))
+		}
+	})
+}
