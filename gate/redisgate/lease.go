@@ -25,6 +25,9 @@ type LeaseConfig struct {
 	Timeout      time.Duration // of one; 0 means 2 s
 }
 
+// errNoLease says that Redis was asked and has no lease that holds.
+var errNoLease = errors.New("no lease")
+
 // leaseVersion is the api_version that is understood.
 const leaseVersion = "llm-d.ai/v1alpha1"
 
@@ -68,6 +71,9 @@ func NewLeasedRate(cfg LeaseConfig) (*LeasedRate, error) {
 		Budget: func(rate float64) float64 { return math.Ceil(rate) }, // none or all
 		Ask: func(ctx context.Context) (gate.Sample, error) {
 			l, detail, err := cfg.read(ctx, g.source)
+			if errors.Is(err, errNoLease) { // it was taken back: what it allowed does not hold to its end
+				g.lease.Store(nil)
+			}
 			if err != nil {
 				return gate.Sample{}, err
 			}
@@ -114,17 +120,17 @@ func (cfg *LeaseConfig) read(ctx context.Context, src *source) (*lease, string, 
 	left := time.Duration(until-sec*1000-micros/1000) * time.Millisecond
 	switch {
 	case f == [5]string{}:
-		return nil, "", fmt.Errorf("there is no lease %s", cfg.ControlKey)
+		return nil, "", fmt.Errorf("%w: there is no lease %s", errNoLease, cfg.ControlKey)
 	case f[0] != leaseVersion:
-		return nil, "", fmt.Errorf("the lease is of version %q, not %q", cut(f[0]), leaseVersion)
+		return nil, "", fmt.Errorf("%w: the lease is of version %q, not %q", errNoLease, cut(f[0]), leaseVersion)
 	case cfg.PoolID != "" && f[1] != cfg.PoolID:
-		return nil, "", fmt.Errorf("the lease is for pool %q", cut(f[1]))
+		return nil, "", fmt.Errorf("%w: the lease is for pool %q", errNoLease, cut(f[1]))
 	case err1 != nil || !(rate >= 0 && rate <= 1e6):
-		return nil, "", fmt.Errorf("the rate of the lease is %q", cut(f[2]))
+		return nil, "", fmt.Errorf("%w: the rate of the lease is %q", errNoLease, cut(f[2]))
 	case err2 != nil || until <= 0 || until > 1<<52:
-		return nil, "", fmt.Errorf("the end of the lease is %q", cut(f[3]))
+		return nil, "", fmt.Errorf("%w: the end of the lease is %q", errNoLease, cut(f[3]))
 	case left <= 0:
-		return nil, "", fmt.Errorf("the lease is over since %v", -left)
+		return nil, "", fmt.Errorf("%w: the lease is over since %v", errNoLease, -left)
 	}
 	burst := int(min(1e6, max(1, rate*cfg.BurstSeconds)))
 	return &lease{rate: rate, burst: burst, until: begin.Add(left)}, "decision " + cut(f[4]), nil
@@ -135,16 +141,29 @@ func cut(s string) string { return s[:min(len(s), 50)] }
 // Read implements [gate.Gate].
 func (g *LeasedRate) Read(now time.Time, s gate.Scope) gate.Reading {
 	r := g.Meter.Read(now, s)
-	if l := g.lease.Load(); r.Budget > 0 && (l == nil || !now.Before(l.until)) {
+	switch l := g.lease.Load(); {
+	case r.Budget == 0:
+	case l == nil:
+		r.Budget, r.Up, r.Reason = 0, false, gate.NoReading
+	case !now.Before(l.until):
 		r.Budget, r.Up, r.Reason, r.Detail = 0, false, gate.NoReading, "the lease is over"
 	}
 	return r
 }
 
+// Lease is the lease that holds now; ok is false if none does. A rate of 0 is a pause.
+func (g *LeasedRate) Lease(now time.Time) (rate float64, until time.Time, ok bool) {
+	l := g.lease.Load()
+	if l == nil || !now.Before(l.until) {
+		return 0, time.Time{}, false
+	}
+	return l.rate, l.until, true
+}
+
 // Pace implements [gate.Pacer].
 func (g *LeasedRate) Pace(now time.Time) (gate.Pace, bool) {
 	l := g.lease.Load()
-	if l == nil || l.rate == 0 || !now.Before(l.until) {
+	if rate, _, ok := g.Lease(now); !ok || rate == 0 {
 		return gate.Pace{}, false
 	}
 	return gate.Pace{Rate: l.rate, Burst: l.burst, Until: l.until}, true
