@@ -47,8 +47,9 @@ func (c *Config) Complete() error {
 		{"store.visibility", c.Store.Visibility < 0, "is negative"},
 		{"serve.health_port", !port(c.Serve.HealthPort), "is no port"},
 		{"serve.metrics_port", !port(c.Serve.MetricsPort), "is no port"},
+		{"serve.metrics_port", c.Serve.MetricsPort == c.Serve.HealthPort && c.Serve.MetricsPort != 0, "is that of health_port"},
 		{"serve.metrics_auth", !slices.Contains([]string{"on", "off", "auto"}, c.Serve.MetricsAuth), "is none of on, off, auto"},
-		{"serve.backlog_poll", c.Serve.BacklogPoll <= 0, "is not above 0"},
+		{"serve.backlog_poll", c.Serve.BacklogPoll < 0, "is negative"},
 		{"serve.reload", c.Serve.Reload < 0, "is negative"},
 		{"log.level", !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "is none of debug, info, warn, error"},
 		{"log.format", !slices.Contains([]string{"", "text", "json"}, c.Log.Format), "is neither text nor json"},
@@ -73,6 +74,9 @@ func (c *Config) Complete() error {
 		if len(t.Providers) == 0 {
 			return invalid(fmt.Sprintf("transforms[%d].providers", i), "is empty: no request would be changed")
 		}
+	}
+	if err := c.adoptTierLabel(); err != nil {
+		return err
 	}
 	return c.CompleteQueues()
 }
@@ -144,9 +148,41 @@ func (c *Config) CompleteQueues() error {
 			if err := q.Gate.Validate(f); err != nil {
 				return err
 			}
+			for _, l := range q.Gate.tierLabels() {
+				if c.Dispatch.TierLabel != "" && l != c.Dispatch.TierLabel {
+					return otherTierLabel(f, l, c.Dispatch.TierLabel)
+				}
+			}
 		}
 	}
 	return nil
+}
+
+// adoptTierLabel sees to it that gates and dispatch read the tier of a request from the same label, as the store keeps one tier of it. Where the policy does
+// not look at tiers, the gates say which label it is.
+func (c *Config) adoptTierLabel() error {
+	for _, q := range c.Queues {
+		for _, l := range q.Gate.tierLabels() {
+			if c.Dispatch.Policy == RandomRobin && c.Dispatch.TierLabel == defaultTierLabel {
+				c.Dispatch.TierLabel = l
+			}
+		}
+	}
+	for _, p := range c.Pools {
+		for _, l := range p.Gate.tierLabels() {
+			if c.Dispatch.Policy == RandomRobin && c.Dispatch.TierLabel == defaultTierLabel {
+				c.Dispatch.TierLabel = l
+			}
+			if l != c.Dispatch.TierLabel {
+				return otherTierLabel("pools."+p.ID, l, c.Dispatch.TierLabel)
+			}
+		}
+	}
+	return nil
+}
+
+func otherTierLabel(field, label, other string) error {
+	return invalid(field+".gate_params.tier_label", "%q is not the label %q that the tier is read from elsewhere; there is one for all", label, other)
 }
 
 func baseURL(field, raw string) error {

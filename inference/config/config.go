@@ -44,10 +44,10 @@ type Store struct {
 	// Visibility is how long a dead processor's requests wait for another one.
 	Visibility time.Duration `yaml:"visibility,omitempty"`
 	// Keep is how long the record of an answered request is kept for a look, and KeepCount how many of a pool.
-	Keep      time.Duration `yaml:"keep,omitempty"`
-	KeepCount int           `yaml:"keep_count,omitempty"`
+	Keep      time.Duration `yaml:"keep"`
+	KeepCount int           `yaml:"keep_count"`
 	// KeepDead is the same of members that are no requests.
-	KeepDead time.Duration `yaml:"keep_dead,omitempty"`
+	KeepDead time.Duration `yaml:"keep_dead"`
 }
 
 // Queue is one set of requests.
@@ -88,14 +88,16 @@ type Dispatch struct {
 	// Ageing, with TierPriority, gives each lane a share, so that a lower one that has waited for so long gets its turn. 0 is strict.
 	Ageing time.Duration `yaml:"ageing,omitempty"`
 
-	TierLabel         string `yaml:"tier_label,omitempty"`
+	TierLabel         string `yaml:"tier_label"`
 	FairnessHeader    string `yaml:"fairness_header"`
-	FairnessAttribute string `yaml:"fairness_attribute,omitempty"`
+	FairnessAttribute string `yaml:"fairness_attribute"`
 	PriorityHeader    string `yaml:"priority_header"`
 	// ObjectiveHeaders carry the objective of the queue, or of the lane if LaneObjectives has it.
-	ObjectiveHeaders []string          `yaml:"objective_headers,omitempty"`
+	ObjectiveHeaders []string          `yaml:"objective_headers"`
 	LaneObjectives   map[string]string `yaml:"lane_objectives,omitempty"`
 }
+
+const defaultTierLabel = "tier"
 
 // LaneNames are the lanes of TierPriority, the first one first.
 var LaneNames = []string{"reserved-interactive", "reserved-async", "reserved-batch", "overflow-interactive", "overflow-async", "overflow-batch"}
@@ -146,7 +148,7 @@ type Gates struct {
 	// CacheTTL is the time between two questions, to Prometheus and to endpoints.
 	CacheTTL time.Duration `yaml:"cache_ttl,omitempty"`
 	// Wait is how long a request may wait for a gate of its pool before others go first; 0 is until its deadline.
-	Wait time.Duration `yaml:"wait_timeout,omitempty"`
+	Wait time.Duration `yaml:"wait_timeout"`
 }
 
 // Prometheus is the server that gates ask. Secrets are in files, which are read again for each question.
@@ -160,14 +162,14 @@ type Prometheus struct {
 
 // Serve is where the processor shows itself.
 type Serve struct {
-	HealthPort  int `yaml:"health_port,omitempty"`
-	MetricsPort int `yaml:"metrics_port,omitempty"`
+	HealthPort  int `yaml:"health_port"`
+	MetricsPort int `yaml:"metrics_port"`
 	// MetricsAuth asks Kubernetes whether a reader may: on, off, or auto: on in a cluster.
 	MetricsAuth string `yaml:"metrics_auth,omitempty"`
 	// UpstreamNames shows the metrics of llm-d-async beside ours.
 	UpstreamNames bool `yaml:"upstream_metrics"`
-	// BacklogPoll is how often the sets are counted for metrics.
-	BacklogPoll time.Duration `yaml:"backlog_poll,omitempty"`
+	// BacklogPoll is how often the sets are counted for metrics; 0 never.
+	BacklogPoll time.Duration `yaml:"backlog_poll"`
 	// Reload is how often the queues are read again from their file; 0 never.
 	Reload time.Duration `yaml:"reload,omitempty"`
 }
@@ -193,7 +195,7 @@ func Default() *Config {
 	return &Config{
 		Store: Store{Namespace: "inference", Keep: 10 * time.Minute, KeepCount: 10_000, KeepDead: 7 * 24 * time.Hour},
 		Dispatch: Dispatch{
-			Policy: RandomRobin, TierLabel: "tier", FairnessHeader: "x-llm-d-inference-fairness-id", FairnessAttribute: "userid",
+			Policy: RandomRobin, TierLabel: defaultTierLabel, FairnessHeader: "x-llm-d-inference-fairness-id", FairnessAttribute: "userid",
 			PriorityHeader: "x-gateway-priority", ObjectiveHeaders: []string{"x-gateway-inference-objective", "x-llm-d-inference-objective"},
 		},
 		HTTP:    HTTP{Timeout: 5 * time.Minute, BackoffBase: time.Second, BackoffMax: 8 * time.Second, MaxResponse: 16 << 20},

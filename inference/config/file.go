@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -38,12 +39,35 @@ func Read(data []byte) (*Config, error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		if e, ok := errors.AsType[*yaml.TypeError](err); ok {
+			for i, text := range e.Errors { // line 3: field poools not found in type config.Config
+				text = goType.ReplaceAllString(text, "the key $1 is unknown")
+				e.Errors[i] = noUnit.ReplaceAllString(text, "$1 has no unit, as ${1}s has")
+			}
+		}
 		return nil, err
 	}
 	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more than one document")
 	}
 	return c, nil
+}
+
+var (
+	goType = regexp.MustCompile(`field (\S+) not found in type \S+$`)
+	noUnit = regexp.MustCompile("cannot unmarshal !!int `(\\d+)` into time.Duration$")
+)
+
+// Queues reads the queues again from our file, for a running processor that began with what ReadFile made of it. Nothing else in the file may have changed.
+func Queues(path string, began *Config, env func(string) string) ([]Queue, error) {
+	fresh, err := ReadFile(path, env)
+	if err != nil {
+		return nil, err
+	}
+	if err := onlyQueuesDiffer(*began, *fresh, "yaml"); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return fresh.Queues, nil
 }
 
 // connection finds the URL of the producers' Redis.

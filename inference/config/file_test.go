@@ -45,7 +45,9 @@ log: {level: warn, format: json}
 func TestFileRoundTrip(t *testing.T) {
 	for name, text := range map[string]string{
 		"everything": everything,
-		"least":      "redis: {url: \"redis://r:1\"}\nqueues: [{queue_name: q, igw_base_url: \"http://gw\"}]\n",
+		"nothing": "redis: {url: \"redis://r:1\"}\nqueues: []\nstore: {keep: 0s, keep_count: 0, keep_dead: 0s}\nserve: {health_port: 0, metrics_port: 0, backlog_poll: 0s}\n" +
+			"gates: {wait_timeout: 0s}\ndispatch: {tier_label: \"\", fairness_attribute: \"\", objective_headers: []}\n",
+		"least": "redis: {url: \"redis://r:1\"}\nqueues: [{queue_name: q, igw_base_url: \"http://gw\"}]\n",
 	} {
 		c, err := Read([]byte(text))
 		if err != nil {
@@ -64,7 +66,7 @@ func TestFileRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(c.String(), again.String()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if diff := cmp.Diff(c, again); diff != "" && name == "least" {
+		if diff := cmp.Diff(c, again); diff != "" && name != "everything" { // which has a gate within a gate, under two names
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -72,9 +74,13 @@ func TestFileRoundTrip(t *testing.T) {
 
 func TestFileIsStrict(t *testing.T) {
 	for text, want := range map[string]string{
-		"redis: {ulr: x}":             "ulr",
+		"redis: {ulr: x}": "line 1: the key ulr is unknown",
+		"drain: 1s\npools:\n- {id: a, workers: 1, gate: {type: composite, params: {gates: [{type: constant},\n  {type: redis-quota, params: {address: x,\n  limit: 0}}]}}}": "line 5: gate.composite[1].gate_params.limit: is 0",
+		"drain: 1s\nqueues:\n- queue_name: q\n  igw_base_url: http://x\n  gate:\n    type: redis-quota\n    params:\n      address: x\n      limmit: 3\n":                   "line 9: gate.gate_params.limmit: is no parameter",
+		"queues: [{queue_name: q, igw_base_url: \"http://x\", gate: {\ntype: constent}}]":                                                                                   "line 2: gate.gate_type: \"constent\" is no gate",
 		"queues: [{name: q}]":         "name",
 		"queue: []":                   "queue",
+		"drain: 30":                   "30 has no unit, as 30s has",
 		"drain: soon":                 "time.Duration",
 		"drain: 1s\n---\ndrain: 2s\n": "more than one document",
 		"queues: [{queue_name: q, igw_base_url: \"http://x\", gate: {type: constant, parms: {}}}]": "parms",
@@ -91,6 +97,32 @@ func TestFileIsStrict(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := ReadFile(path, func(string) string { return "redis://r:1" }); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestFileReloadsQueues(t *testing.T) {
+	const q = "queues: [{queue_name: q, igw_base_url: \"http://x\"}]\n"
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	read := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := func(string) string { return "redis://r:1" }
+	read(q)
+	began, err := ReadFile(path, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"queues: [{queue_name: r, igw_base_url: \"http://x\"}]": "", "queues: []": "", q + "drain: 2m": "", q + "drain: 3m": "drain: has changed",
+		q + "pools: [{id: a, workers: 1}]": "pools: has changed", "quues: []": "line 1: the key quues is unknown",
+	} {
+		read(text)
+		if _, err := Queues(path, began, env); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

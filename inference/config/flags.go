@@ -34,6 +34,7 @@ type Upstream struct {
 
 	zapLevel, zapEncoder string
 	old                  deprecated
+	began                *transport // what Config read, for Queues
 }
 
 // deprecated are the names that flags had before there was a transport config.
@@ -48,6 +49,8 @@ type deprecated struct {
 	batch   int
 	gate    string
 	params  string
+	policy  string
+	watch   time.Duration
 }
 
 type deprecatedQueue struct {
@@ -69,15 +72,15 @@ func NewUpstream(fs *pflag.FlagSet) *Upstream {
 	fs.StringVar(&u.TransportJSON, "transport-config", "", "JSON configuration of the transport")
 	fs.StringVar(&u.TransportFile, "transport-config-file", "", "file of it")
 	fs.StringVar(&u.PolicyFile, "request-merge-policy-config-file", "", "JSON file of the merge policy")
-	fs.StringVar(&u.PolicyFile, "request-merge-policy-config", "", "older name of request-merge-policy-config-file")
-	fs.DurationVar(&u.BacklogPoll, "metrics-backlog-poll-interval", 15*time.Second, "how often backlogs are counted")
+	fs.StringVar(&u.old.policy, "request-merge-policy-config", "", "older name of request-merge-policy-config-file")
+	fs.DurationVar(&u.BacklogPoll, "metrics-backlog-poll-interval", 15*time.Second, "how often backlogs are counted; 0 never")
 	fs.StringVar(&u.CA, "tls-ca-cert", "", "PEM file of the authorities that sign the gateway's certificate")
 	fs.StringVar(&u.Cert, "tls-cert", "", "PEM file of the client certificate")
 	fs.StringVar(&u.Key, "tls-key", "", "PEM file of its key")
 	fs.BoolVar(&u.SkipVerify, "tls-insecure-skip-verify", false, "do not check the gateway's certificate")
 	fs.StringVar(&u.TransformFile, "transform-config-file", "", "JSON file of request transforms")
 	fs.StringVar(&u.PrometheusURL, "prometheus-url", "", "Prometheus that gates ask")
-	fs.DurationVar(&u.CacheTTL, "prometheus-cache-ttl", 5*time.Second, "how often gates ask")
+	fs.DurationVar(&u.CacheTTL, "prometheus-cache-ttl", 5*time.Second, "how often gates ask; 0 once a second")
 	fs.DurationVar(&u.WatchInterval, "transport-config-watch-interval", 0, "how often the queues are read again from their file; 0 never")
 	fs.DurationVar(&u.GateWait, "gate-wait-timeout", 5*time.Minute, "how long a request waits for its pool's gate until others go first; 0 until its deadline")
 	fs.BoolVar(&u.StrictGates, "strict-gates", false, "close gates that have no reading, whatever their fallback says")
@@ -100,6 +103,11 @@ func NewUpstream(fs *pflag.FlagSet) *Upstream {
 	fs.IntVar(&o.batch, "redis.ss.batch-size", 10, "of the transport config: batch_size")
 	fs.StringVar(&o.gate, "redis.ss.gate-type", "", "of a queue: gate_type")
 	fs.StringVar(&o.params, "redis.ss.gate-params", "", "of a queue: gate_params")
+	fs.DurationVar(&o.watch, "redis.ss.queues-config-watch-interval", 0, "how often the queues are read again from redis.ss.queues-config-file; 0 never")
+	fs.Bool("gate.pmetric.is-gmp", false, "has no effect")
+	for _, f := range []string{"gate.prometheus.url", "gate.pmetric.gmp.project-id", "gate.prometheus.model-name"} {
+		fs.String(f, "", "has no effect")
+	}
 	for _, f := range []string{"igw-base-url", "project-id", "request-path-url", "inference-objective", "request-subscriber-id", "result-topic-id",
 		"topics-config-file", "batch-size"} {
 		fs.String("pubsub."+f, "", "of the transport gcp-pubsub, which is not supported")
@@ -109,7 +117,7 @@ func NewUpstream(fs *pflag.FlagSet) *Upstream {
 		fs.Lookup(f).Hidden = true
 	}
 	fs.VisitAll(func(f *pflag.Flag) {
-		for _, p := range []string{"pubsub.", "redis."} {
+		for _, p := range []string{"pubsub.", "redis.", "gate."} {
 			if len(f.Name) > len(p) && f.Name[:len(p)] == p {
 				f.Hidden = true
 			}

@@ -126,6 +126,9 @@ func (g *Gate) Validate(field string) error {
 		p, ok := known[name]
 		f := field + ".gate_params." + name
 		if !ok {
+			if len(known) == 0 {
+				return invalid(f, "is no parameter of %s, which has none", g.Type)
+			}
 			return invalid(f, "is no parameter of %s; known are %s", g.Type, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 		if p.check != nil {
@@ -137,7 +140,7 @@ func (g *Gate) Validate(field string) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
-		if known[name].required && g.Params.Text(name, "") == "" && g.Params[name] == nil {
+		if v := g.Params[name]; known[name].required && (v == nil || v == "") {
 			return invalid(field+".gate_params."+name, "is missing: %s needs it", g.Type)
 		}
 	}
@@ -179,6 +182,24 @@ func (g *Gate) Pool() string {
 		}
 	}
 	return ""
+}
+
+// tierLabels are the labels that the gate, and gates within it, say that they read the tier from.
+func (g *Gate) tierLabels() (ls []string) {
+	if g == nil {
+		return nil
+	}
+	if l := g.Params.Text("tier_label", ""); l != "" {
+		ls = append(ls, l)
+	}
+	inner, err := g.Inner()
+	if err != nil { // Validate says it
+		return ls
+	}
+	for i := range inner {
+		ls = append(ls, inner[i].tierLabels()...)
+	}
+	return ls
 }
 
 // Inner are the gates within a gate.

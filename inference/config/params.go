@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/twolane/twolane/store"
 )
 
 func nestedMany(p Params, name string) error { _, err := nestedGates(p[name]); return err }
@@ -189,7 +192,29 @@ func (g *Gate) UnmarshalYAML(n *yaml.Node) error {
 	if *g, err = nestedGate(m); err != nil {
 		return fmt.Errorf("line %d: gate: %w", n.Line, err)
 	}
+	if err := g.Validate("gate"); err != nil {
+		line := n.Line
+		if e, ok := errors.AsType[*store.InvalidError](err); ok {
+			if at, ok := lineOf(n, e.Field[strings.LastIndexByte(e.Field, '.')+1:]); ok {
+				line = at
+			}
+		}
+		return fmt.Errorf("line %d: %w", line, err)
+	}
 	return nil
+}
+
+// lineOf finds the line of a key within a node.
+func lineOf(n *yaml.Node, key string) (int, bool) {
+	for i, x := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && (x.Value == key || "gate_"+x.Value == key) { // as type stands for gate_type
+			return x.Line, true
+		}
+		if line, ok := lineOf(x, key); ok {
+			return line, true
+		}
+	}
+	return 0, false
 }
 
 // MarshalYAML writes what UnmarshalYAML reads.

@@ -26,15 +26,19 @@ type upstreamPolicyParams struct {
 }
 
 func (u *Upstream) policy(c *Config) error {
-	if u.PolicyFile == "" {
+	file := u.PolicyFile
+	if file == "" {
+		file = u.old.policy
+	}
+	if file == "" {
 		return nil
 	}
-	raw, err := os.ReadFile(u.PolicyFile)
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	if err := c.mergePolicy(u.PolicyFile, raw); err != nil {
-		return fmt.Errorf("%s: %w", u.PolicyFile, err)
+	if err := c.mergePolicy(file, raw); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	return nil
 }
@@ -44,7 +48,7 @@ func (c *Config) mergePolicy(file string, raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return err
+		return readable(raw, err)
 	}
 	var p upstreamPolicyParams
 	if len(in.Parameters) > 0 {

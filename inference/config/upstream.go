@@ -1,14 +1,18 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/twolane/twolane/store"
 )
 
 // transport is the configuration of redis-sortedset.
@@ -74,7 +78,7 @@ func (t *texts) UnmarshalJSON(b []byte) error {
 // readJSON reads a value as llm-d-async does, with a warning for each key that nobody reads.
 func (c *Config) readJSON(what string, raw []byte, v any) error {
 	if err := json.Unmarshal(raw, v); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", what, readable(raw, err))
 	}
 	for _, path := range unknown(raw, v, "") {
 		c.warn("%s: the key %s is unknown and has no effect", what, path)
@@ -86,10 +90,8 @@ func (c *Config) warn(format string, a ...any) {
 	c.Warnings = append(c.Warnings, fmt.Sprintf(format, a...))
 }
 
+// gateOf reads a gate; nil is none. Parameters of no gate are no gate, and so not to be started with.
 func gateOf(field, typ string, params json.RawMessage) (*Gate, error) {
-	if typ == "" {
-		return nil, nil
-	}
 	g := &Gate{Type: typ}
 	if len(params) > 0 && string(params) != "null" {
 		var v any
@@ -101,6 +103,12 @@ func gateOf(field, typ string, params json.RawMessage) (*Gate, error) {
 			return nil, invalid(field+".gate_params", "%w", err)
 		}
 	}
+	switch {
+	case typ == "" && len(g.Params) > 0:
+		return nil, invalid(field+".gate_type", "is missing, and there are gate_params: without it there would be no gate")
+	case typ == "":
+		return nil, nil
+	}
 	return g, nil
 }
 
@@ -111,8 +119,10 @@ func (u *Upstream) Config(env func(string) string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	u.began = t
+	u.withoutEffect(c)
 	c.Serve = Serve{HealthPort: u.HealthPort, MetricsPort: u.MetricsPort, MetricsAuth: "auto", UpstreamNames: true, BacklogPoll: u.BacklogPoll,
-		Reload: u.WatchInterval}
+		Reload: max(u.WatchInterval, u.old.watch)}
 	switch {
 	case !u.MetricsAuth:
 		c.Serve.MetricsAuth = "off"
@@ -122,15 +132,14 @@ func (u *Upstream) Config(env func(string) string) (*Config, error) {
 	c.HTTP.Timeout, c.Drain = u.Timeout, u.Drain
 	c.HTTP.CAFile, c.HTTP.CertFile, c.HTTP.KeyFile, c.HTTP.SkipVerify = u.CA, u.Cert, u.Key, u.SkipVerify
 	c.Gates = Gates{Strict: u.StrictGates, Prometheus: Prometheus{URL: u.PrometheusURL}, CacheTTL: u.CacheTTL, Wait: u.GateWait}
+	if u.CacheTTL == 0 { // nothing kept, there; here gates ask by themselves, not when a request comes
+		c.Gates.CacheTTL = time.Second
+	}
 	u.logging(c)
 	for _, read := range []func(*Config) error{u.pools, u.policy, u.transforms} {
 		if err := read(c); err != nil {
 			return nil, err
 		}
-	}
-	if u.WatchInterval > 0 && u.TransportFile == "" {
-		c.warn("transport-config-watch-interval has no effect without transport-config-file")
-		c.Serve.Reload = 0
 	}
 	if err := c.take(t); err != nil {
 		return nil, err
@@ -138,20 +147,47 @@ func (u *Upstream) Config(env func(string) string) (*Config, error) {
 	if err := c.connection(env); err != nil {
 		return nil, err
 	}
-	return c, c.Complete()
+	err = c.Complete()
+	if e, ok := errors.AsType[*store.InvalidError](err); ok && flagOf[e.Field] != "" {
+		err = invalid("--"+flagOf[e.Field], "%s", e.Detail)
+	}
+	return c, err
 }
 
-// Queues reads the queues again from the transport config file, for a running processor with configuration c. The rest of the file is not looked at.
-func (u *Upstream) Queues(c *Config) ([]Queue, error) {
-	fresh := &Config{Pools: c.Pools, Intake: c.Intake}
+// flagOf are the flags of fields that have one.
+var flagOf = map[string]string{
+	"http.timeout": "request-timeout", "drain": "drain-timeout", "serve.health_port": "health-port", "serve.metrics_port": "metrics-port",
+	"serve.backlog_poll": "metrics-backlog-poll-interval", "serve.reload": "transport-config-watch-interval", "gates.cache_ttl": "prometheus-cache-ttl",
+	"gates.wait_timeout": "gate-wait-timeout", "http.cert_file": "tls-cert",
+}
+
+// Queues reads the queues again from their file, for a running processor with configuration c, and says what in them is unknown. Nothing else in the file may
+// have changed.
+func (u *Upstream) Queues(c *Config) (queues []Queue, warnings []string, err error) {
+	fresh := &Config{Pools: c.Pools, Intake: c.Intake, Dispatch: c.Dispatch}
 	t, err := u.transport(fresh)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if err := onlyQueuesDiffer(*u.began, *t, "json"); err != nil {
+		return nil, nil, err
 	}
 	if fresh.Queues, err = t.queues(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return fresh.Queues, fresh.CompleteQueues()
+	return fresh.Queues, fresh.Warnings, fresh.CompleteQueues()
+}
+
+// onlyQueuesDiffer refuses another difference between two structs than in their queues, and names it as their tags do.
+func onlyQueuesDiffer[T any](a, b T, tag string) error {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range x.NumField() {
+		name, _, _ := strings.Cut(x.Type().Field(i).Tag.Get(tag), ",")
+		if name != "queues" && name != "-" && !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+			return invalid(name, "has changed; only the queues may change while it runs")
+		}
+	}
+	return nil
 }
 
 // transport finds the transport and reads its configuration.
@@ -169,25 +205,33 @@ func (u *Upstream) transport(c *Config) (*transport, error) {
 	default:
 		return nil, fmt.Errorf("%s %q is unknown. Use redis-sortedset", how, name)
 	}
-	t := &transport{Retry: "retry-sortedset", Result: "result-list", PollMS: 1000, Batch: 10}
+	t := &transport{}
+	if err := u.read(t, c, how); err != nil {
+		return nil, err
+	}
+	t.Retry, t.Result, t.PollMS, t.Batch = cmp.Or(t.Retry, "retry-sortedset"), cmp.Or(t.Result, "result-list"), cmp.Or(t.PollMS, 1000), cmp.Or(t.Batch, 10)
+	return t, nil
+}
+
+func (u *Upstream) read(t *transport, c *Config, how string) error {
 	switch {
 	case u.TransportJSON != "" && u.TransportFile != "":
-		return nil, errors.New("--transport-config and --transport-config-file are both set; give one")
+		return errors.New("--transport-config and --transport-config-file are both set; give one")
 	case u.TransportJSON != "":
-		return t, c.readJSON("transport config", []byte(u.TransportJSON), t)
+		return c.readJSON("transport config", []byte(u.TransportJSON), t)
 	case u.TransportFile != "":
 		raw, err := os.ReadFile(u.TransportFile)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return t, c.readJSON(u.TransportFile, raw, t)
+		return c.readJSON(u.TransportFile, raw, t)
 	case how == "--transport" && u.fs.Changed("transport") && !u.usesOld():
-		return nil, errors.New("--transport-config or --transport-config-file is needed")
+		return errors.New("--transport-config or --transport-config-file is needed")
 	}
-	if u.PoolFile != "" {
-		return nil, errors.New("--pool-config-file needs --transport-config or --transport-config-file")
+	if u.PoolFile != "" && u.old.set.queues == "" && u.old.set.queuesFile == "" {
+		return errors.New("--pool-config-file needs --transport-config or --transport-config-file")
 	}
-	return t, u.old.fill(t, c)
+	return u.old.fill(t, c)
 }
 
 // usesOld reports whether a deprecated flag of the transport is set.
@@ -198,41 +242,12 @@ func (u *Upstream) usesOld() (is bool) {
 	return is
 }
 
-// fill does for deprecated flags what a transport config does.
-func (o *deprecated) fill(t *transport, c *Config) error {
-	t.URL, t.Retry, t.Result, t.PollMS, t.Batch, t.Tracing = o.url, o.retry, o.set.result, o.pollMS, o.batch, o.tracing
-	raw := []byte(o.set.queues)
-	if o.set.queuesFile != "" {
-		if len(raw) > 0 {
-			return errors.New("--redis.ss.queues-config and --redis.ss.queues-config-file are both set; give one")
-		}
-		var err error
-		if raw, err = os.ReadFile(o.set.queuesFile); err != nil {
-			return err
-		}
-	}
-	if len(raw) > 0 {
-		if trimmed := strings.TrimSpace(string(raw)); strings.HasPrefix(trimmed, "{") {
-			var in struct {
-				Queues []upstreamItem `json:"queues"`
-			}
-			err := c.readJSON("queues config", raw, &in)
-			t.Queues = in.Queues
-			return err
-		}
-		return c.readJSON("queues config", raw, &t.Queues)
-	}
-	q := upstreamItem{Name: o.set.request, BaseURL: o.set.base, Path: o.set.path, Objective: o.set.objective, Gate: o.gate, Params: json.RawMessage(o.params)}
-	t.Queues = []upstreamItem{q}
-	return nil
-}
-
 // take copies the transport into c.
 func (c *Config) take(t *transport) (err error) {
 	c.Redis = Redis{URL: t.URL, Mode: t.Mode, Addrs: t.Addrs, Master: t.Master}
 	c.Results.Queue, c.Intake.RetryQueue = t.Result, t.Retry
-	if t.PollMS <= 0 {
-		return invalid("poll_interval_ms", "%d is not above 0", t.PollMS)
+	if t.PollMS < 0 {
+		return invalid("poll_interval_ms", "%d is negative", t.PollMS)
 	}
 	c.Intake.Poll = time.Duration(t.PollMS) * time.Millisecond
 	c.Intake.Batch = min(max(c.Intake.Batch, t.Batch), 500)
@@ -275,7 +290,14 @@ func (u *Upstream) pools(c *Config) error {
 			c.Pools = append(c.Pools, Pool{ID: p.ID, Workers: p.Workers, Gate: g})
 		}
 	}
-	if !slices.ContainsFunc(c.Pools, func(p Pool) bool { return p.ID == DefaultPool }) {
+	switch {
+	case slices.ContainsFunc(c.Pools, func(p Pool) bool { return p.ID == DefaultPool }):
+		if u.fs.Changed("concurrency") {
+			c.warn("--concurrency has no effect: %s says how many workers the pool default has", u.PoolFile)
+		}
+	case u.Concurrency < 1:
+		return invalid("--concurrency", "%d is not above 0", u.Concurrency)
+	default:
 		c.Pools = append(c.Pools, Pool{ID: DefaultPool, Workers: u.Concurrency})
 	}
 	return nil
@@ -305,13 +327,15 @@ func (u *Upstream) logging(c *Config) {
 	}
 	switch l := u.zapLevel; l {
 	case "":
-	case "debug", "info", "error":
+	case "debug", "info", "warn", "error":
 		c.Log.Level = l
+	case "panic":
+		c.Log.Level = "error"
 	default:
 		if n, err := strconv.Atoi(l); err == nil && n > 0 {
 			c.Log.Level = "debug"
 		} else {
-			c.warn("zap-log-level %q is unknown and has no effect", l)
+			c.warn("--zap-log-level %q is unknown and has no effect", l)
 		}
 	}
 	switch u.zapEncoder {
@@ -319,5 +343,8 @@ func (u *Upstream) logging(c *Config) {
 		c.Log.Format = "json"
 	case "console":
 		c.Log.Format = "text"
+	case "":
+	default:
+		c.warn("--zap-encoder %q is unknown and has no effect", u.zapEncoder)
 	}
 }

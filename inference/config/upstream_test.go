@@ -88,11 +88,9 @@ func TestUpstreamEverything(t *testing.T) {
 	want.Gates = Gates{Strict: true, Prometheus: Prometheus{URL: "http://p"}, CacheTTL: 2 * time.Second}
 	want.Serve = Serve{HealthPort: 1, MetricsPort: 2, MetricsAuth: "off", UpstreamNames: true, BacklogPoll: time.Second, Reload: 4 * time.Second}
 	want.Log = Log{Level: "debug", Format: "text"}
+	want.Warnings = []string{"--concurrency has no effect: " + pools + " says how many workers the pool default has"}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
-	}
-	if len(c.Warnings) > 0 {
-		t.Errorf("%q", c.Warnings)
 	}
 }
 
@@ -118,7 +116,7 @@ func TestUpstreamDeprecatedNames(t *testing.T) {
 	}
 	list := file(t, `[{"queue_name":"a","igw_base_url":"http://gw"},{"queue_name":"b","igw_base_url":"http://gw"}]`)
 	c = must1(t, nil, "--message-queue-impl", "redis-sortedset", "--redis.url", "redis://flag:1", "--redis.ss.queues-config-file", list, "--redis-tracing")
-	if len(c.Queues) != 2 || c.Queues[1].ID != "b" || c.Redis.URL != "redis://flag:1" || len(c.Warnings) != 1 {
+	if len(c.Queues) != 2 || c.Queues[1].ID != "b" || c.Redis.URL != "redis://flag:1" || !slices.Equal(c.Warnings, []string{"enable_tracing has no effect"}) {
 		t.Errorf("%+v %q", c.Queues, c.Warnings)
 	}
 	if c := must1(t, env, "--transport", "redis-sortedset", "--redis.ss.queues-config", `{"queues":[{"queue_name":"a","igw_base_url":"http://gw"}]}`); len(c.Queues) != 1 {
@@ -160,14 +158,23 @@ func TestUpstreamRefuses(t *testing.T) {
 		"not a whole number":         queue(`,"gate_type":"local-max-concurrency","gate_params":{"limit":0.5}`),
 		"is no number":               queue(`,"gate_type":"prometheus-query","gate_params":{"query":"x","fallback":"high"}`),
 		"unknown flag":               {"--no-such-flag"},
-		"poll_interval_ms":           config(`{"poll_interval_ms":0,"queues":[]}`),
-		"unknown field":              append(config(oneQueue), "--request-merge-policy-config-file", file(t, `{"typ":"x"}`)),
-		"neither random-robin":       append(config(oneQueue), "--request-merge-policy-config-file", file(t, `{"type":"lifo"}`)),
-		"lane_objectives":            append(config(oneQueue), "--request-merge-policy-config-file", file(t, `{"type":"tier-priority","parameters":{"lane_objectives":{"batch-reserved":"x"}}}`)),
-		"transforms[0].type":         append(config(oneQueue), "--transform-config-file", file(t, `{"requestTransforms":[{"type":"s3"}]}`)),
-		"pools[1].id":                append(config(oneQueue), "--pool-config-file", file(t, `[{"id":"a","workers":1},{"id":"a","workers":1}]`)),
-		"pools[0].workers":           append(config(oneQueue), "--pool-config-file", file(t, `[{"id":"a","workers":0}]`)),
-		"cert_file: and key_file":    append(config(oneQueue), "--tls-cert", "x"),
+		"poll_interval_ms":           config(`{"poll_interval_ms":-1,"queues":[]}`),
+		"gate_type: is missing":      queue(`,"gate_typ":"redis-quota","gate_params":{"address":"x","limit":1}`),
+		"address: is missing":        queue(`,"gate_type":"redis","gate_params":{"address":""}`),
+		"which has none":             queue(`,"gate_type":"constant","gate_params":{"x":1}`),
+		"tier_label: \"sla\" is not": append(queue(`,"gate_type":"aimd","gate_params":{"tier_label":"sla"}`), "--request-merge-policy-config-file", file(t, `{"type":"tier-priority"}`)),
+		"line 2: queues.labels is a number, and must be a string": config("{\"queues\":[{\"queue_name\":\"q\",\n\"labels\":{\"a\":1}}]}"),
+		"line 2: invalid character":                               config("{\n]}"),
+		"--concurrency: 0 is not above 0":                         append(config(oneQueue), "--concurrency", "0"),
+		"--drain-timeout: is not above 0":                         append(config(oneQueue), "--drain-timeout", "0"),
+		"--metrics-port: is that of health_port":                  append(config(oneQueue), "--metrics-port", "8081"),
+		"unknown field":                                           append(config(oneQueue), "--request-merge-policy-config-file", file(t, `{"typ":"x"}`)),
+		"neither random-robin":                                    append(config(oneQueue), "--request-merge-policy-config-file", file(t, `{"type":"lifo"}`)),
+		"lane_objectives":                                         append(config(oneQueue), "--request-merge-policy-config-file", file(t, `{"type":"tier-priority","parameters":{"lane_objectives":{"batch-reserved":"x"}}}`)),
+		"transforms[0].type":                                      append(config(oneQueue), "--transform-config-file", file(t, `{"requestTransforms":[{"type":"s3"}]}`)),
+		"pools[1].id":                                             append(config(oneQueue), "--pool-config-file", file(t, `[{"id":"a","workers":1},{"id":"a","workers":1}]`)),
+		"pools[0].workers":                                        append(config(oneQueue), "--pool-config-file", file(t, `[{"id":"a","workers":0}]`)),
+		"--tls-cert: and key_file":                                append(config(oneQueue), "--tls-cert", "x"),
 	} {
 		if c, err := parse(t, env, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q; %v", args, err, want, c)
@@ -189,6 +196,66 @@ func TestFault45UnknownKeysAreNamed(t *testing.T) {
 	}
 }
 
+// What llm-d-async takes for its default is the default, and what switches something off there does so here.
+func TestUpstreamZeroes(t *testing.T) {
+	c := must1(t, nil, "--transport", "redis-sortedset", "--metrics-backlog-poll-interval", "0", "--prometheus-cache-ttl=0s", "--transport-config",
+		`{"url":"redis://r:1","retry_queue_name":"","result_queue_name":"","poll_interval_ms":0,"batch_size":0,"queues":[
+		{"id":"","queue_name":"q","igw_base_url":"http://gw","worker_pool_id":"","request_path_url":"","gate_type":"","gate_params":{}}]}`)
+	want := Default()
+	want.Redis.URL, want.Serve.BacklogPoll, want.Gates.CacheTTL = "redis://r:1", 0, time.Second
+	want.Queues = []Queue{{ID: "q", Name: "q", Pool: "default", Path: "/v1/completions", BaseURL: "http://gw"}}
+	want.Pools = []Pool{{ID: "default", Workers: 64}}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A flag that is taken and means nothing is told, once; where two say the same, llm-d-async's order holds.
+func TestUpstreamFlagsWithoutEffect(t *testing.T) {
+	list := file(t, `[{"queue_name":"f","igw_base_url":"http://gw"}]`)
+	for _, c := range []struct {
+		args, queue string
+		want        []string
+	}{
+		{"--transport redis-sortedset --transport-config " + oneQueue + " --redis.url redis://x --redis.ss.batch-size 3 --pubsub.project-id p --redis-tracing --message-queue-impl x", "q",
+			[]string{"--message-queue-impl has no effect beside --transport", "--pubsub.project-id has no effect: it is of another transport",
+				"--redis-tracing has no effect beside a transport config", "--redis.ss.batch-size has no effect beside a transport config",
+				"--redis.url has no effect beside a transport config"}},
+		{"--message-queue-impl redis-sortedset --redis.url redis://x --redis.igw-base-url http://x --redis.ss.igw-base-url http://gw --gate.pmetric.is-gmp --gate.prometheus.url u", "request-sortedset",
+			[]string{"--gate.pmetric.is-gmp has no effect", "--gate.prometheus.url has no effect", "--redis.igw-base-url has no effect: it is of another transport"}},
+		{`--message-queue-impl redis-sortedset --redis.url redis://x --redis.ss.queues-config [{"queue_name":"i","igw_base_url":"http://gw"}] --redis.ss.queues-config-file ` + list + " --redis.ss.gate-type nope", "i",
+			[]string{"--redis.ss.gate-type has no effect beside --redis.ss.queues-config", "--redis.ss.queues-config-file has no effect beside --redis.ss.queues-config"}},
+		{"--message-queue-impl redis-sortedset --redis.url redis://x --redis.ss.queues-config-file " + list + " --redis.ss.queues-config-watch-interval 3s --transport-config-watch-interval 4s", "f",
+			[]string{"--transport-config-watch-interval has no effect without --transport-config-file"}},
+		{"--transport redis-sortedset --transport-config " + oneQueue + " --concurrency 9 --zap-encoder xml --zap-log-level loud --request-merge-policy-config /none --pool-config-file " +
+			file(t, `[{"id":"default","workers":3}]`) + " --request-merge-policy-config-file " + file(t, `{"type":"random-robin"}`), "q", nil},
+	} {
+		got := must1(t, nil, strings.Fields(c.args)...)
+		if c.want == nil {
+			if len(got.Warnings) != 4 || got.Pools[0].Workers != 3 {
+				t.Errorf("%s: %q", c.args, got.Warnings)
+			}
+		} else if !slices.Equal(got.Warnings, c.want) {
+			t.Errorf("%s: %q", c.args, got.Warnings)
+		}
+		if len(got.Queues) != 1 || got.Queues[0].Name != c.queue {
+			t.Errorf("%s: %+v", c.args, got.Queues)
+		}
+		if strings.Contains(c.args, "queues-config-watch") && got.Serve.Reload != 3*time.Second {
+			t.Errorf("reload %v", got.Serve.Reload)
+		}
+	}
+}
+
+// Where the policy does not look at tiers, gates say which label has them.
+func TestTierLabelOfGates(t *testing.T) {
+	c := must1(t, nil, "--transport", "redis-sortedset", "--transport-config", `{"url":"redis://r","queues":[{"queue_name":"q","igw_base_url":"http://gw",
+		"gate_type":"tier-priority-admission","gate_params":{"saturation_gate":"constant","tier_label":"sla"}}]}`)
+	if c.Dispatch.TierLabel != "sla" {
+		t.Errorf("%q", c.Dispatch.TierLabel)
+	}
+}
+
 func TestUpstreamReloadsQueues(t *testing.T) {
 	path := file(t, oneQueue)
 	fs := pflag.NewFlagSet("inference", pflag.ContinueOnError)
@@ -201,16 +268,22 @@ func TestUpstreamReloadsQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{
-		`{"queues":[{"queue_name":"q","igw_base_url":"http://gw"},{"queue_name":"r","igw_base_url":"http://gw"}]}`: "",
-		`{"queues":[]}`:                   "",
-		`{"queues":[{"queue_name":"q"}]}`: "igw_base_url",
-		`{"queues":[{"queue_name":"q","igw_base_url":"http://gw","worker_pool_id":"new"}]}`: "no pool",
-		`{`: "JSON",
+		`{"url":"redis://r:1","queues":[{"queue_name":"q","igw_base_url":"http://gw"},{"queue_name":"r","igw_base_url":"http://gw"}]}`: "",
+		`{"url":"redis://r:1","queues":[]}`:                                                                     "",
+		`{"url":"redis://r:1","queues":[{"queue_name":"q"}]}`:                                                   "igw_base_url",
+		`{"url":"redis://r:1","queues":[{"queue_name":"q","igw_base_url":"http://gw","worker_pool_id":"new"}]}`: "no pool",
+		`{"url":"redis://r:1","batch_size":20,"queues":[]}`:                                                     "batch_size: has changed",
+		`{"url":"redis://r:2","queues":[]}`:                                                                     "url: has changed",
+		`{"url":"redis://r:1","queus":[]}`:                                                                      "",
+		`{`:                                                                                                     "JSON",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		qs, err := u.Queues(c)
+		qs, warnings, err := u.Queues(c)
+		if want := strings.Contains(text, "queus"); (len(warnings) == 1) != want {
+			t.Errorf("%s: %q", text, warnings)
+		}
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v %v, want %q", text, qs, err, want)
 		}
