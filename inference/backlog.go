@@ -30,11 +30,11 @@ type setBacklog struct {
 }
 
 // proximityBuckets are times to deadlines, in milliseconds; the last one is all of them.
-var proximityBuckets = []float64{0, 500, 1000, 5000, 15000, 60000, 300000, 900000, 3600000, 14400000, 43200000, 86400000, math.Inf(1)}
+var proximityBuckets = []float64{0, 1000, 5000, 15000, 30000, 60000, 120000, 300000, 600000, 1800000, 3600000, 7200000, 21600000, 86400000, math.Inf(1)}
 
 // watchBacklog looks now and then until ctx ends.
 func (p *Processor) watchBacklog(ctx context.Context) {
-	for {
+	for p.cfg.Serve.BacklogPoll > 0 {
 		err := p.lookBacklog(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.log.Debug("the backlog cannot be counted", "error", err)

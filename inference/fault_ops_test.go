@@ -183,6 +183,7 @@ func TestMetrics(t *testing.T) {
 		`llm_d_async_async_tokens_total{direction="input",` + labels[1:] + "}":            "21",
 		`llm_d_async_async_tokens_total{direction="output",` + labels[1:] + "}":           "15",
 		`llm_d_async_async_pool_worker_limit{pool_name="default"}`:                        "64",
+		"llm_d_async_async_gate_wait_requeues_total" + labels + "}":                       "0",
 		"twolane_inference_requests_taken_total" + labels + "}":                           "5",
 		"twolane_inference_dead_letters_total" + labels + "}":                             "1",
 		`twolane_inference_requests_ended_total{outcome="ok",` + labels[1:] + "}":         "3",
@@ -250,11 +251,11 @@ func TestReload(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *config.Config) { c.Serve.Reload = 50 * time.Millisecond })
 	var mu sync.Mutex
-	queues, bad := r.cfg.Queues, error(nil)
+	queues, fails := r.cfg.Queues, error(nil)
 	set := func(qs []config.Queue, err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		queues, bad = qs, err
+		queues, fails = qs, err
 	}
 	st, err := openstore.Open(t.Context(), r.srv.URL()+"?namespace=inference", nil)
 	if err != nil {
@@ -264,7 +265,7 @@ func TestReload(t *testing.T) {
 	p, err := New(r.cfg, Options{Store: st, Logger: r.logger(), Queues: func() ([]config.Queue, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		return append([]config.Queue(nil), queues...), bad
+		return append([]config.Queue(nil), queues...), fails
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -307,8 +308,18 @@ func TestReload(t *testing.T) {
 		seen := r.gate.seen()
 		return seen[len(seen)-1].path == "/changed"
 	})
-	set(nil, io.ErrUnexpectedEOF)
-	time.Sleep(150 * time.Millisecond)
+	bad := append([]config.Queue(nil), complete.Queues...)
+	bad[0].Path, bad[0].Gate = "/bad", &config.Gate{Type: "prometheus-query", Params: config.Params{"query": "q"}} // there is no Prometheus to ask
+	for _, what := range []func(){func() { set(nil, io.ErrUnexpectedEOF) }, func() { set(bad, nil) }} {
+		what()
+		n := p.numbers.reloadBad.Load()
+		r.until("it was refused", 10*time.Second, func() bool { return p.numbers.reloadBad.Load() > n+1 })
+		r.submit(member("refused", time.Minute, nil))
+		r.results("res-a", 1, 10*time.Second)
+		if seen := r.gate.seen(); seen[len(seen)-1].path != "/changed" {
+			t.Errorf("a refused change holds: %s", seen[len(seen)-1].path)
+		}
+	}
 	r.submit(member("d", time.Minute, to("q-new")))
 	r.results("res-a", 1, 10*time.Second)
 	close(release)
@@ -325,5 +336,16 @@ func TestReload(t *testing.T) {
 	}
 	if p.numbers.reloadOK.Load() == 0 || p.numbers.reloadBad.Load() == 0 {
 		t.Error("reloads are not counted")
+	}
+	reg := prometheus.NewRegistry()
+	if err := reg.Register(p.Collector()); err != nil {
+		t.Fatal(err)
+	}
+	got := exposition(t, reg)
+	for _, name := range []string{`llm_d_async_async_queue_config_reloads_total{result="success"}`, `llm_d_async_async_queue_config_reloads_total{result="error"}`,
+		"llm_d_async_async_queue_config_last_success_timestamp_seconds", `twolane_inference_queue_reloads_total{result="error"}`} {
+		if got[name] == "0" || got[name] == "" {
+			t.Errorf("%s is %q", name, got[name])
+		}
 	}
 }

@@ -23,6 +23,7 @@ type builder struct {
 	prom *promgate.Client // made when it is first needed
 	pool string           // that the gate belongs to, or its queue's
 	aimd bool             // a gate that was made tells lanes apart
+	rate *redisgate.LeasedRate
 }
 
 func (b *builder) build(field string, g *config.Gate) (gate.Gate, error) {
@@ -46,8 +47,9 @@ func (b *builder) build(field string, g *config.Gate) (gate.Gate, error) {
 		if err != nil {
 			return nil, err
 		}
-		return asGate(redisgate.NewLeasedRate(redisgate.LeaseConfig{Open: open, ControlKey: p.Text("control_key", ""), PoolID: p.Text("pool_id", b.pool),
-			BurstSeconds: b.float(p, "burst_seconds", 1)}))
+		b.rate, err = redisgate.NewLeasedRate(redisgate.LeaseConfig{Open: open, ControlKey: p.Text("control_key", ""), PoolID: p.Text("pool_id", b.pool),
+			BurstSeconds: b.float(p, "burst_seconds", 1)})
+		return asGate(b.rate, err)
 	case config.GateSaturation, config.GateBudget, config.GateQuery:
 		return b.prometheus(field, g)
 	case config.GateScrape:
@@ -198,9 +200,9 @@ func (c *classed) Judge(now time.Time, s gate.Scope, job *gate.Job) gate.Verdict
 	return c.watched.Judge(now, s, job)
 }
 
-// bindings are the gates of a pool's worker: the pool's own, and those of its queues. queues are the pool's.
-func (o *pool) bindings(queues []*queue, lanes []string) ([]gate.Binding, error) {
-	var all []gate.Binding
+// bindings are the gates of a pool's worker: the pool's own, and those of its queues; lease is the one among them that is a leased rate, if there is one.
+// queues are the pool's.
+func (o *pool) bindings(queues []*queue, lanes []string) (all []gate.Binding, lease *redisgate.LeasedRate, err error) {
 	add := func(field, name string, c *config.Gate, types []string) error {
 		b := builder{cfg: &o.p.cfg.Gates, pool: o.id}
 		g, err := b.build(field, c)
@@ -212,7 +214,7 @@ func (o *pool) bindings(queues []*queue, lanes []string) ([]gate.Binding, error)
 			if len(types) != len(queues) {
 				return &store.InvalidError{Field: field, Detail: "a rate is for a whole pool: give the queue a pool of its own, or the gate to the pool"}
 			}
-			bind.Types, bind.Gate = nil, g
+			bind.Types, bind.Gate, lease = nil, g, b.rate
 		}
 		if b.aimd {
 			bind.Per, bind.ClassOf = gate.PerClass, o.laneOfJob
@@ -226,7 +228,7 @@ func (o *pool) bindings(queues []*queue, lanes []string) ([]gate.Binding, error)
 	}
 	if c := o.p.cfg.Pool(o.id); c != nil && c.Gate != nil && len(types) > 0 {
 		if err := add("pools."+o.id, valid("pool:", o.id), c.Gate, types); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, q := range queues {
@@ -234,10 +236,10 @@ func (o *pool) bindings(queues []*queue, lanes []string) ([]gate.Binding, error)
 			continue
 		}
 		if err := add("queues."+q.ID, typeName(q.ID), q.Gate, []string{typeName(q.ID)}); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return all, nil
+	return all, lease, nil
 }
 
 // laneOfJob is the lane of a request, for a gate that tells them apart.

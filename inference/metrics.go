@@ -2,6 +2,7 @@ package inference
 
 import (
 	"math"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -61,7 +62,16 @@ var (
 	theirSent      = theirDesc("dispatched_requests_total", "Requests sent to the gateway.")
 	theirPool      = prometheus.NewDesc("llm_d_async_async_pool_worker_limit", "Workers of a pool.", []string{"pool_name"}, nil)
 	theirReloads   = prometheus.NewDesc("llm_d_async_async_queue_config_reloads_total", "Reloads of the queues, by result.", []string{"result"}, nil)
+	theirReloadAt  = prometheus.NewDesc("llm_d_async_async_queue_config_last_success_timestamp_seconds", "When the queues were last read again with success.", nil, nil)
+	theirRequeues  = theirDesc("gate_wait_requeues_total", "Requests put back by a gate's wait: none, as none holds a worker.")
+	theirRate      = theirLease("rps", "Starts per second that the lease of the pool allows.")
+	theirLeaseOK   = theirLease("lease_valid", "1 if there is a lease that holds.")
+	theirLeaseEnd  = theirLease("valid_until_seconds", "When the lease ends; 0 if there is none.")
 )
+
+func theirLease(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("llm_d_async_async_drain_limit_"+name, help, []string{"pool_name"}, nil)
+}
 
 // Describe sends nothing: which series there are depends on the queues.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
@@ -95,15 +105,15 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	flag(descTold, p.told.Load())
 	reload := func(d *prometheus.Desc) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(p.numbers.reloadOK.Load()), "success")
-		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(p.numbers.reloadBad.Load()), "failure")
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(p.numbers.reloadBad.Load()), "error")
 	}
 	reload(descReloads)
 	to <- prometheus.MustNewConstMetric(descReloadAt, prometheus.GaugeValue, float64(p.numbers.reloadAt.Load()))
 	if theirs {
 		reload(theirReloads)
-	}
-	if theirs {
+		to <- prometheus.MustNewConstMetric(theirReloadAt, prometheus.GaugeValue, float64(p.numbers.reloadAt.Load()))
 		c.gates(to)
+		c.leases(to)
 	}
 	for _, o := range p.pools {
 		to <- prometheus.MustNewConstMetric(descWorkers, prometheus.GaugeValue, float64(o.workers), o.id)
@@ -151,6 +161,7 @@ func (s *series) ours(t *tally) {
 
 func (s *series) theirs(t *tally) {
 	s.count(theirRequests, t.first.Load())
+	s.count(theirRequeues, 0)
 	s.count(theirRetries, t.retries.Load())
 	s.count(theirSuccess, t.ends[endedOK].Load())
 	s.count(theirFailed, t.ends[endedHTTP].Load()+t.ends[endedFailed].Load()+t.ends[endedInvalid].Load()+t.ends[endedDropped].Load())
@@ -214,8 +225,31 @@ func (c *collector) gates(to chan<- prometheus.Metric) {
 	}
 }
 
+// leases sends what llm-d-async tells of the rates that pools are leased.
+func (c *collector) leases(to chan<- prometheus.Metric) {
+	for _, o := range c.p.pools {
+		o.mu.Lock()
+		lease := o.lease
+		o.mu.Unlock()
+		if lease == nil {
+			continue
+		}
+		rate, until, ok := lease.Lease(time.Now())
+		valid, end := 0.0, 0.0
+		if ok {
+			valid, end = 1, float64(until.UnixMilli())/1000
+		}
+		for d, v := range map[*prometheus.Desc]float64{theirRate: rate, theirLeaseOK: valid, theirLeaseEnd: end} {
+			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, o.id)
+		}
+	}
+}
+
 // waiting sends what the last look at the sets and the store has found.
 func (c *collector) waiting(to chan<- prometheus.Metric, theirs bool) {
+	if c.p.cfg.Serve.BacklogPoll == 0 { // nobody looks
+		return
+	}
 	b := &c.p.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -165,7 +165,7 @@ func (t *tally) tokens(body []byte) {
 // Upper ends of buckets, in milliseconds, as llm-d-async has them.
 var (
 	inferenceBuckets = []float64{10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 120000}
-	residenceBuckets = []float64{500, 1000, 5000, 15000, 60000, 300000, 900000, 3600000, 14400000, 43200000, 86400000}
+	residenceBuckets = []float64{500, 1000, 2000, 5000, 10000, 30000, 60000, 120000, 300000, 600000, 1800000, 3600000, 7200000, 21600000, 43200000, 86400000}
 )
 
 // histogram counts observations by bucket.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/twolane/twolane"
 	"github.com/twolane/twolane/gate"
+	"github.com/twolane/twolane/gate/redisgate"
 	"github.com/twolane/twolane/inference/config"
 )
 
@@ -27,6 +28,7 @@ type pool struct {
 	mu     sync.Mutex
 	worker *twolane.Worker // the current one
 	gates  []gate.Binding  // its gates that the configuration names
+	lease  *redisgate.LeasedRate
 }
 
 func (p *Processor) makePools() error {
@@ -40,10 +42,23 @@ func (p *Processor) makePools() error {
 		if d := p.cfg.Dispatch.Ageing; d > 0 {
 			o.ageing = &ageing{after: d, starving: make([]atomic.Bool, len(p.lanes()))}
 		}
-		if _, err := o.bindings(o.queues(), nil); err != nil {
+		p.pools = append(p.pools, o)
+	}
+	return p.checkGates(p.all())
+}
+
+// checkGates refuses gates of queues that cannot be made.
+func (p *Processor) checkGates(queues []*queue) error {
+	for _, o := range p.pools {
+		var mine []*queue
+		for _, q := range queues {
+			if q.Pool == o.id {
+				mine = append(mine, q)
+			}
+		}
+		if _, _, err := o.bindings(mine, nil); err != nil {
 			return err
 		}
-		p.pools = append(p.pools, o)
 	}
 	return nil
 }
@@ -75,12 +90,15 @@ func plan(queues []*queue) string {
 	return string(b)
 }
 
-// run works until ctx ends. When queues or their gates change a new worker takes over, and the one before it ends what it has begun.
+// run works until ctx ends, or its worker does by itself. When queues or their gates change a new worker takes over, and the one before it ends what it has begun.
 func (o *pool) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs error
+	died := make(chan struct{}, 1)
 	defer wg.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	if o.ageing != nil {
 		wg.Go(func() { o.ageing.watch(ctx, o.p.client, o.laneQueues()) })
 	}
@@ -91,7 +109,7 @@ func (o *pool) run(ctx context.Context) error {
 		changed := o.p.changed()
 		queues := o.queues()
 		if want := plan(queues); want != have {
-			w, gates, err := o.newWorker(queues)
+			w, gates, lease, err := o.newWorker(queues)
 			if err != nil {
 				return err
 			}
@@ -99,27 +117,34 @@ func (o *pool) run(ctx context.Context) error {
 			before := stop
 			stop, have = cancel, want
 			o.mu.Lock()
-			o.worker, o.gates = w, gates
+			o.worker, o.gates, o.lease = w, gates, lease
 			o.mu.Unlock()
 			wg.Go(func() {
 				err := w.Run(sub)
-				if err != nil && ctx.Err() == nil && sub.Err() == nil {
-					o.p.log.Error("a worker has ended", "pool", o.id, "error", err)
-				}
 				mu.Lock()
 				errs = errors.Join(errs, err)
 				mu.Unlock()
+				if err != nil && sub.Err() == nil {
+					o.p.log.Error("a worker has ended, and so does the processor", "pool", o.id, "error", err)
+					select {
+					case died <- struct{}{}:
+					default: // one is enough
+					}
+				}
 			})
 			before()
 		}
 		select {
-		case <-ctx.Done():
-			wg.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			return errs
 		case <-changed:
+			continue
+		case <-died:
+			end()
+		case <-ctx.Done():
 		}
+		wg.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return errs
 	}
 }
 
@@ -132,11 +157,11 @@ func (o *pool) laneQueues() (names []string) {
 }
 
 // newWorker makes a worker for the requests of queues, and for dead letters if it is the first pool's.
-func (o *pool) newWorker(queues []*queue) (*twolane.Worker, []gate.Binding, error) {
+func (o *pool) newWorker(queues []*queue) (*twolane.Worker, []gate.Binding, *redisgate.LeasedRate, error) {
 	lanes := o.laneQueues()
-	gates, err := o.bindings(queues, lanes)
+	gates, lease, err := o.bindings(queues, lanes)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	cfg := twolane.WorkerConfig{
 		Name: o.p.opt.Name, Version: o.p.opt.Version, Concurrency: twolane.Lanes{Intake: o.workers + ahead(o.workers)}, PollInterval: time.Second,
@@ -160,7 +185,7 @@ func (o *pool) newWorker(queues []*queue) (*twolane.Worker, []gate.Binding, erro
 	}
 	w, err := twolane.NewWorker(o.p.client, cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, t := range types {
 		twolane.Handle(w, t, twolane.Handler[[]byte, []byte]{Execute: o.handle, Backoff: twolane.Backoff{Base: time.Millisecond, Max: time.Millisecond}})
@@ -168,7 +193,7 @@ func (o *pool) newWorker(queues []*queue) (*twolane.Worker, []gate.Binding, erro
 	if buries || len(types) == 0 {
 		twolane.Handle(w, deadName, twolane.Handler[[]byte, []byte]{Execute: o.p.bury})
 	}
-	return w, gates, nil
+	return w, gates, lease, nil
 }
 
 // share says how the lanes of a pool share its permits.

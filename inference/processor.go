@@ -15,6 +15,7 @@ import (
 
 	"github.com/twolane/twolane"
 	"github.com/twolane/twolane/inference/config"
+	"github.com/twolane/twolane/internal/openstore"
 	"github.com/twolane/twolane/store"
 )
 
@@ -63,6 +64,54 @@ type Processor struct {
 
 // New connects to the producers' Redis and prepares a processor. cfg must be complete.
 func New(cfg *config.Config, opt Options) (*Processor, error) {
+	p, err := prepare(cfg, opt)
+	if err != nil {
+		return nil, err
+	}
+	cluster := false
+	if p.redis, cluster, err = connect(cfg.Redis); err != nil {
+		return nil, fmt.Errorf("the producers' Redis: %w", err)
+	}
+	p.single = !cluster
+	p.st = &pushing{Store: opt.Store}
+	p.client = twolane.NewClient(p.st, &twolane.Options{Logger: p.log})
+	p.flights = newFlights(p)
+	p.mover = newMover(p.client)
+	return p, nil
+}
+
+// Check refuses what New would refuse about a complete configuration, and warns of what it would do without. It connects to nothing.
+func Check(cfg *config.Config) (warnings []string, err error) {
+	if _, warnings, err = RedisURL(cfg.Redis); err != nil {
+		return nil, err
+	}
+	if _, err := redisOptions(cfg.Redis); err != nil {
+		return nil, err
+	}
+	url, err := StoreURL(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if openstore.Kind(url) == "" {
+		return nil, fmt.Errorf("store.url: %q is none of %s", openstore.Redacted(url), openstore.Forms)
+	}
+	p, err := prepare(cfg, Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer p.sender.close()
+	if len(cfg.Queues) == 0 {
+		warnings = append(warnings, "there is no queue: nothing will be taken")
+	}
+	_, differ := limits(p.all())
+	for _, name := range differ {
+		warnings = append(warnings, fmt.Sprintf("queues have the quota %s with different numbers; they share the count, and the smaller number holds for all", name))
+	}
+	return warnings, nil
+}
+
+// prepare makes of a processor what needs no connection.
+func prepare(cfg *config.Config, opt Options) (*Processor, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
@@ -78,15 +127,6 @@ func New(cfg *config.Config, opt Options) (*Processor, error) {
 	if p.sender, err = newSender(cfg); err != nil {
 		return nil, err
 	}
-	cluster := false
-	if p.redis, cluster, err = connect(cfg.Redis); err != nil {
-		return nil, fmt.Errorf("the producers' Redis: %w", err)
-	}
-	p.single = !cluster
-	p.st = &pushing{Store: opt.Store}
-	p.client = twolane.NewClient(p.st, &twolane.Options{Logger: opt.Logger})
-	p.flights = newFlights(p)
-	p.mover = newMover(p.client)
 	return p, nil
 }
 
@@ -140,7 +180,7 @@ func (p *Processor) Close() error {
 	return err
 }
 
-// Run works until ctx ends, and then drains: it takes no more requests, lets those in flight end for as long as the configuration says, gives the others
+// Run works until ctx ends, or a worker fails, and then drains: it takes no more requests, lets those in flight end for as long as the configuration says, gives the others
 // back for another processor to send, and delivers the results that there are.
 func (p *Processor) Run(ctx context.Context) error {
 	if err := p.configure(ctx); err != nil {
@@ -159,12 +199,18 @@ func (p *Processor) Run(ctx context.Context) error {
 	deliverer.Go(func() { p.mover.run(after) })
 
 	var wg sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	wg.Go(func() { p.intake(ctx) })
 	wg.Go(func() { p.reload(ctx) })
 	wg.Go(func() { p.watchBacklog(ctx) })
 	errs := make([]error, len(p.pools))
 	for i, pool := range p.pools {
-		wg.Go(func() { errs[i] = pool.run(ctx) })
+		wg.Go(func() {
+			if errs[i] = pool.run(ctx); errs[i] != nil { // a pool that takes nothing is noticed by who starts us again
+				stop()
+			}
+		})
 	}
 	p.ready.Store(true)
 	<-ctx.Done()
@@ -180,10 +226,7 @@ func (p *Processor) Run(ctx context.Context) error {
 // configure writes into the store what the configuration says about it: the order of its queues, how long records are kept, and quotas. Every processor
 // of a namespace should say the same.
 func (p *Processor) configure(ctx context.Context) error {
-	ls, differ := limits(p.all())
-	for _, name := range differ {
-		p.log.Warn("queues have the same quota with different numbers; they share the count, and the smaller number holds for all", "quota", name)
-	}
+	ls, _ := limits(p.all()) // Check warns of those that differ
 	_, err := p.client.Configure(ctx, func(cfg *twolane.Config) error {
 		if p.cfg.Store.Visibility > 0 {
 			cfg.Visibility = p.cfg.Store.Visibility

@@ -44,6 +44,9 @@ func (p *Processor) reloadOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.checkGates(slices.Collect(maps.Values(byID))); err != nil {
+		return err
+	}
 	old := *p.queues.Load()
 	if reflect.DeepEqual(old, byID) {
 		return nil

@@ -69,13 +69,20 @@ func StoreURL(c *config.Config) (string, error) {
 	return out, err
 }
 
-// connect opens a client of the producers' Redis that repeats nothing: its callers know what they repeat.
-func connect(c config.Redis) (client rueidis.Client, cluster bool, err error) {
+func redisOptions(c config.Redis) (opt rueidis.ClientOption, err error) {
 	raw, _, err := RedisURL(c)
 	if err != nil {
-		return nil, false, err
+		return opt, err
 	}
-	opt, err := openstore.RedisOptions(raw)
+	if opt, err = openstore.RedisOptions(raw); err != nil {
+		return opt, fmt.Errorf("redis.url: %w", err)
+	}
+	return opt, nil
+}
+
+// connect opens a client of the producers' Redis that repeats nothing: its callers know what they repeat.
+func connect(c config.Redis) (client rueidis.Client, cluster bool, err error) {
+	opt, err := redisOptions(c)
 	if err != nil {
 		return nil, false, err
 	}
@@ -102,11 +109,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // databaseOf names the server and database of a client, as [store.ListPusher] does; empty for a cluster.
 func databaseOf(ctx context.Context, client rueidis.Client, r config.Redis) (string, error) {
-	raw, _, err := RedisURL(r)
-	if err != nil {
-		return "", err
-	}
-	opt, err := openstore.RedisOptions(raw)
+	opt, err := redisOptions(r)
 	if err != nil {
 		return "", err
 	}

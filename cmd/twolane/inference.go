@@ -61,12 +61,25 @@ variables. --check says what was understood and starts nothing. --config reads a
 }
 
 // read reads the configuration, and how its queues are read again.
-func (f *inferenceFlags) read(fs *pflag.FlagSet, up *config.Upstream) (c *config.Config, again func() ([]config.Queue, error), err error) {
+func (f *inferenceFlags) read(fs *pflag.FlagSet, up *config.Upstream) (c *config.Config, again func(*slog.Logger) ([]config.Queue, error), err error) {
 	if f.file == "" {
 		if c, err = up.Config(os.Getenv); err != nil {
 			return nil, nil, err
 		}
-		again = func() ([]config.Queue, error) { return up.Queues(c) }
+		told := map[string]bool{}
+		for _, w := range c.Warnings {
+			told[w] = true
+		}
+		again = func(log *slog.Logger) ([]config.Queue, error) {
+			queues, warnings, err := up.Queues(c)
+			for _, w := range warnings {
+				if !told[w] {
+					told[w] = true
+					log.Warn(w)
+				}
+			}
+			return queues, err
+		}
 	} else {
 		var theirs []string
 		fs.Visit(func(fl *pflag.Flag) {
@@ -80,13 +93,8 @@ func (f *inferenceFlags) read(fs *pflag.FlagSet, up *config.Upstream) (c *config
 		if c, err = config.ReadFile(f.file, os.Getenv); err != nil {
 			return nil, nil, err
 		}
-		again = func() ([]config.Queue, error) {
-			fresh, err := config.ReadFile(f.file, os.Getenv)
-			if err != nil {
-				return nil, err
-			}
-			return fresh.Queues, nil
-		}
+		began := *c
+		again = func(*slog.Logger) ([]config.Queue, error) { return config.Queues(f.file, &began, os.Getenv) }
 	}
 	if fs.Changed("store") {
 		c.Store.URL = f.store
@@ -102,13 +110,12 @@ func runInference(cmd *cobra.Command, std streams, f *inferenceFlags, up *config
 	if err != nil {
 		return usage(err)
 	}
-	if _, warnings, err := inference.RedisURL(cfg.Redis); err != nil {
+	more, err := inference.Check(cfg)
+	if err != nil {
 		return usage(err)
-	} else {
-		cfg.Warnings = append(cfg.Warnings, warnings...)
 	}
 	log := inferenceLogger(std.err, cfg.Log)
-	for _, w := range cfg.Warnings {
+	for _, w := range append(cfg.Warnings, more...) {
 		log.Warn(w)
 	}
 	if f.check {
@@ -129,7 +136,7 @@ func runInference(cmd *cobra.Command, std streams, f *inferenceFlags, up *config
 	if err != nil {
 		return err
 	}
-	p, err := inference.New(cfg, inference.Options{Store: st, Logger: log, Metrics: measured, Queues: again, Name: "inference", Version: readVersion().Version})
+	p, err := inference.New(cfg, inference.Options{Store: st, Logger: log, Metrics: measured, Queues: func() ([]config.Queue, error) { return again(log) }, Name: "inference", Version: readVersion().Version})
 	if err != nil {
 		return err
 	}
