@@ -10,6 +10,10 @@ type ClaimRequest struct {
 	Free [2]int
 	// Wants are served in order until their lane's Free is used up. The same queue and lane may come twice.
 	Wants []Want
+	// Ordered keeps a want that could be given more at once (see WhyMore) from being overtaken by those behind it in its lane: they get nothing.
+	Ordered bool
+	// Rooms are how many invocations may start in common of all types that name them, whatever their want. Cancel visits need none.
+	Rooms []int
 	// MaxBytes bounds the params and states of the reply; at least one command is granted whatever its size. 0 means 4 MiB.
 	MaxBytes int
 }
@@ -31,8 +35,8 @@ type Want struct {
 // TypeWant is one type of a want.
 type TypeWant struct {
 	Type  string
-	Batch int // commands of one line that one invocation takes; 0 means 1
-	Max   int // invocations of this type; 0 means no bound but the want's
+	Batch int   // commands of one line that one invocation takes; 0 means 1
+	Rooms []int // indexes of the request's rooms that an invocation of this type takes one place of
 }
 
 // ClaimReply is what a claim got.

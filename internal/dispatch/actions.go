@@ -48,7 +48,8 @@ type ClaimCall struct {
 	first   time.Duration // when it was first sent
 	sent    time.Duration // when it was last sent
 	tries   int
-	reserve [2]bool // asks for reserved permits only
+	reserve [2]bool     // asks for reserved permits only
+	rooms   []*GateCell // whose room is bounded, in the order of the request's
 }
 
 // RenewCall is a call of Store.Renew. Give it back with Core.Renewed.

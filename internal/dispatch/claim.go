@@ -185,6 +185,7 @@ func (c *Core) Claimed(now time.Duration, call *ClaimCall, reply store.ClaimRepl
 		c.gates.hold = now + gateHold
 	}
 	c.gates.sent = false
+	c.roomsUsed(now, call, reply.Grants)
 	if len(reply.Wants) == len(call.Req.Wants) {
 		c.share.answer(c, call, &reply)
 	}
@@ -221,9 +222,6 @@ func (c *Core) planClaim(now time.Duration, call *ClaimCall, reply *store.ClaimR
 		}
 	}
 	if call.tries > 1 { // it may have been the answer to an earlier try, which says nothing of what is there now
-		cl.next = now
-	}
-	if c.gates.served(call, reply) {
 		cl.next = now
 	}
 	if cl.due > 0 {

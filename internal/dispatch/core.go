@@ -58,7 +58,7 @@ func New(cfg Config) *Core {
 		}
 	}
 	c.share.init(&c.cfg)
-	c.gates.init(c.cfg.Gates, c.cfg.Policy == Strict)
+	c.gates.init(c.cfg.Gates)
 	c.claim.hungry = [2][2]bool{{true, true}, {true, true}}
 	return c
 }

@@ -12,16 +12,12 @@ import (
 // gates are the gates of a worker, each with a cell for every scope that its binding tells apart. What a cell counts follows from the live
 // invocations, and from nothing that anybody has to give back.
 type gates struct {
-	binds  []*bound
-	strict bool // the order of the wants counts
-	asked  int  // number of the last look: a gate is read once in it
-	turn   int  // of wants, when they share what little a gate leaves
-	short  bool // the last claim asked for less than it wanted, and got less than it asked for
-	tries  int  // such claims in a row
-	again  bool // look at the next step: something was told, or has ended under a gate that was full
-	next   time.Duration
-	sent   bool          // something of the claim at hand was sent back
-	hold   time.Duration // no claim before it: what the last one brought was given back, and a key is being closed
+	binds []*bound
+	asked int  // number of the last look: a gate is read once in it
+	again bool // look at the next step: something was told, or has ended under a gate that was full
+	next  time.Duration
+	sent  bool          // something of the claim at hand was sent back
+	hold  time.Duration // no claim before it: what the last one brought was given back, and a key is being closed
 
 	report   []store.GateState // of what holds back
 	reported time.Duration     // when it was made
@@ -51,7 +47,7 @@ type GateCell struct {
 	pace  pace
 	seen  int // number of the look that read is of
 	read  gate.Reading
-	left  int  // room that the wants of this look have not been given
+	left  int  // room, at that look
 	full  bool // room was refused at the last look
 	known bool // it was read once
 
@@ -62,8 +58,7 @@ type GateCell struct {
 	noted  time.Duration // when a refusal was last counted
 }
 
-func (g *gates) init(bs []gate.Binding, strict bool) {
-	g.strict = strict
+func (g *gates) init(bs []gate.Binding) {
 	for _, b := range bs {
 		x := &bound{Binding: b, cells: map[cellKey]*GateCell{}, waits: map[gate.Key]*waitRow{}}
 		x.judge, _ = b.Gate.(gate.Judge)
@@ -117,7 +112,7 @@ func (c *Core) look(now time.Duration, x *GateCell) int {
 		age = wall.Sub(r.At)
 	}
 	x.left = max(0, x.pace.allowed(now, age, &r, permits, x.held)-x.held)
-	if r.Lag == 0 && r.Budget >= 1 { // the permits bound it, for all wants together: there is no room to be dealt out
+	if r.Lag == 0 && r.Budget >= 1 { // the permits bound it
 		x.left = math.MaxInt32
 	}
 	x.took(c, now, wall, r)
@@ -177,124 +172,98 @@ func (x *GateCell) refused(c *Core, now time.Duration) {
 	c.event(Event{Kind: GateDecided, Gate: x, Text: string(why), N: 1})
 }
 
-// shape takes from the wants of a claim what gates do not leave room for. A type that is shut out is asked for in the repoll lane all the same, for
+// shape brings the wants of a claim under the gates: what a gate leaves room for is a room of the claim that all types under the gate share, whatever
+// queue they are of, so that the order of the wants and of the queues stands. A type that is shut out is asked for in the repoll lane all the same, for
 // cancel visits.
 func (c *Core) shape(now time.Duration, call *ClaimCall) {
 	g := &c.gates
 	g.asked++
-	g.short, g.again, g.next = false, false, 0
+	g.again, g.next = false, 0
 	wants := call.Req.Wants
-	visits := make([]store.Want, 0, 4)
+	var visits []store.Want
 	for i := range wants {
-		w := &wants[(i+g.turn)%len(wants)]
-		kept, shut := c.narrow(now, w)
-		if len(shut) > 0 || len(kept) == 0 || w.Max == 0 {
-			g.short = true
-		}
-		if len(kept) == 0 {
-			w.Max = 0
-		}
-		if w.Max == 0 {
-			shut = w.Types
-		}
+		w := &wants[i]
+		kept, shut := c.narrow(now, call, w)
 		w.Types = kept
 		if w.Lane == store.Repoll && len(shut) > 0 && !slices.ContainsFunc(visits, func(v store.Want) bool { return v.Queue == w.Queue }) {
 			visits = append(visits, store.Want{Queue: w.Queue, Lane: w.Lane, Max: call.Req.Free[w.Lane], Types: shut, Visits: true})
 		}
 	}
-	call.Req.Wants = append(slices.DeleteFunc(wants, func(w store.Want) bool { return w.Max == 0 }), visits...)
+	call.Req.Wants = append(slices.DeleteFunc(wants, func(w store.Want) bool { return len(w.Types) == 0 }), visits...)
 }
 
-// narrow brings one want under the gates: its Max under those that are about all of its types, the Max of a type under those about some.
-func (c *Core) narrow(now time.Duration, w *store.Want) (kept, shut []store.TypeWant) {
-	all := make([][]*GateCell, len(w.Types))
-	for i, t := range w.Types {
+// narrow says which types of a want gates leave room for, and which not.
+func (c *Core) narrow(now time.Duration, call *ClaimCall, w *store.Want) (kept, shut []store.TypeWant) {
+	bounded := false
+	kept = make([]store.TypeWant, 0, len(w.Types))
+	for _, t := range w.Types {
+		out := false
 		for _, b := range c.gates.binds {
-			if !b.ByClass() && b.Covers(w.Lane, w.Queue, t.Type) {
-				all[i] = append(all[i], b.cell(w.Lane, w.Queue, t.Type, ""))
+			if b.ByClass() || !b.Covers(w.Lane, w.Queue, t.Type) {
+				continue
+			}
+			x := b.cell(w.Lane, w.Queue, t.Type, "")
+			n := c.look(now, x)
+			if n == 0 {
+				out = true
+			} else if n < call.Req.Free[w.Lane] {
+				bounded = true
+				t.Rooms = append(slices.Clip(t.Rooms), call.room(x))
 			}
 		}
-	}
-	var open [][]*GateCell
-	for i, t := range w.Types {
-		if slices.ContainsFunc(all[i], func(x *GateCell) bool { return c.look(now, x) == 0 }) {
+		if out {
 			shut = append(shut, t)
-			continue
-		}
-		kept, open = append(kept, t), append(open, all[i])
-	}
-	if len(kept) == 0 {
-		return nil, shut
-	}
-	common := func(x *GateCell) bool {
-		return !slices.ContainsFunc(open, func(o []*GateCell) bool { return !slices.Contains(o, x) })
-	}
-	for _, x := range open[0] {
-		if common(x) && x.left < w.Max {
-			w.Max, c.gates.short = x.left, true
+		} else {
+			kept = append(kept, t)
 		}
 	}
-	for _, x := range open[0] {
-		if common(x) {
-			x.left -= w.Max
-		}
+	if len(shut) == 0 && !bounded {
+		return w.Types, nil
 	}
-	// What is left of a gate about some of the types goes to them in turn.
-	types := make([]store.TypeWant, 0, len(kept))
-	for i := range kept {
-		j := (i + c.gates.turn) % len(kept)
-		t, room := kept[j], w.Max
-		if t.Max > 0 {
-			room = min(room, t.Max)
-		}
-		bounded := false
-		for _, x := range open[j] {
-			if !common(x) && x.left < room {
-				room, bounded = x.left, true
-			}
-		}
-		if bounded {
-			t.Max, c.gates.short = room, true
-		}
-		if room == 0 {
-			shut = append(shut, kept[j])
-			continue
-		}
-		for _, x := range open[j] {
-			if !common(x) {
-				x.left -= room
-			}
-		}
-		types = append(types, t)
+	for i := range shut {
+		shut[i].Rooms = nil
 	}
-	return types, shut
+	return kept, shut
 }
 
-// served notes how a claim that gates had made smaller was answered. What one want was given room for and had no use for goes to the next one.
-func (g *gates) served(call *ClaimCall, reply *store.ClaimReply) (again bool) {
-	if !g.short {
-		return false
+// room is the number of a cell's room in the claim.
+func (call *ClaimCall) room(x *GateCell) int {
+	if i := slices.Index(call.rooms, x); i >= 0 {
+		return i
 	}
-	asked := 0
-	for _, w := range call.Req.Wants {
-		if !w.Visits {
-			asked += w.Max
+	call.rooms = append(call.rooms, x)
+	call.Req.Rooms = append(call.Req.Rooms, x.left)
+	return len(call.rooms) - 1
+}
+
+// roomsUsed notes which rooms of a claim its grants have used up: what the claim brings next depends on when there is room again.
+func (c *Core) roomsUsed(now time.Duration, call *ClaimCall, grants []store.Grant) {
+	if len(call.rooms) == 0 {
+		return
+	}
+	used := make([]int, len(call.rooms))
+	for i := range grants {
+		g := &grants[i]
+		if g.Class.Visit() || len(g.Items) == 0 {
+			continue
+		}
+		first := g.Items[0]
+		for j, x := range call.rooms {
+			if x.b.Covers(g.Lane, first.Queue, first.Type) && x == x.b.cell(g.Lane, first.Queue, first.Type, "") {
+				used[j]++
+			}
 		}
 	}
-	if len(reply.Grants) >= asked || asked == 0 {
-		g.tries = 0
-		if g.strict { // the first want comes first again
-			g.turn = 0
+	c.gates.asked++
+	for j, x := range call.rooms {
+		if used[j] < call.Req.Rooms[j] {
+			continue
 		}
-		return false
+		if c.look(now, x) > 0 { // some of it was given back
+			c.gates.again = true
+		}
+		x.full = true
 	}
-	g.turn++
-	if len(reply.Grants) > 0 {
-		g.tries = 0
-		return true
-	}
-	g.tries++
-	return g.tries%(2*len(call.Req.Wants)+2) != 0
 }
 
 // enter and leave count an invocation under its gates. Cancel visits pass them.

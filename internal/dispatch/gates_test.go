@@ -44,7 +44,7 @@ func gated(t *testing.T, bs ...gate.Binding) *driver {
 	})
 }
 
-// wants says what the claim in flight asks for, but for cancel visits: "queue/lane type:max ...".
+// wants says what the claim in flight asks for, but for cancel visits: "queue/lane max type:room ...".
 func (d *driver) wants(visits bool) []string {
 	var all []string
 	for _, w := range d.claim.Req.Wants {
@@ -54,8 +54,8 @@ func (d *driver) wants(visits bool) []string {
 		s := fmt.Sprintf("%s/%s %d", w.Queue, w.Lane, w.Max)
 		for _, t := range w.Types {
 			s += " " + t.Type
-			if t.Max > 0 {
-				s += fmt.Sprintf(":%d", t.Max)
+			for _, r := range t.Rooms {
+				s += fmt.Sprintf(":%d", d.claim.Req.Rooms[r])
 			}
 		}
 		all = append(all, s)
@@ -72,13 +72,13 @@ func TestGatesSizeWants(t *testing.T) {
 		want  string // the sums that intake and repoll ask for, and the visits
 	}{
 		{"open", []gate.Binding{{Gate: &knob{budget: 1}}}, "q/intake 4 a b, q/repoll 4 a b"},
-		{"a quarter", []gate.Binding{{Gate: &knob{budget: 0.25}}}, "q/intake 2 a b"},
-		{"one queue", []gate.Binding{{Gate: &knob{budget: 0.25}, Queues: []string{"r"}}}, "r/intake 2 a b"},
-		{"one type", []gate.Binding{{Gate: &knob{budget: 0.25}, Types: []string{"b"}}}, "a b:2"},
+		{"a quarter", []gate.Binding{{Gate: &knob{budget: 0.25}}}, "q/intake 4 a:2 b:2, q/repoll 4 a b"},
+		{"one queue", []gate.Binding{{Gate: &knob{budget: 0.25}, Queues: []string{"r"}}}, "q/repoll 4 a b, q/repoll 4 a b, r/intake 4 a:2 b:2"},
+		{"one type", []gate.Binding{{Gate: &knob{budget: 0.25}, Types: []string{"b"}}}, "q/intake 4 a b:2"},
 		{"type shut", []gate.Binding{{Gate: &knob{}, Types: []string{"b"}}}, "q/intake 4 a,"},
 		{"lane shut", []gate.Binding{{Gate: &knob{}, Lanes: both}}, " | q/repoll 8 a b, r/repoll 8 a b"},
 		{"type shut in both", []gate.Binding{{Gate: &knob{}, Lanes: both, Types: []string{"b"}}}, "| q/repoll 8 b, r/repoll 8 b"},
-		{"two gates", []gate.Binding{{Gate: &knob{budget: 0.5}}, {Gate: &knob{budget: 0.25}}}, "q/intake 2 a b"},
+		{"two gates", []gate.Binding{{Gate: &knob{budget: 0.5}}, {Gate: &knob{budget: 0.25}}}, "q/intake 4 a:4:2 b:4:2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i := range c.binds {
@@ -93,47 +93,62 @@ func TestGatesSizeWants(t *testing.T) {
 			if !strings.Contains(got, c.want) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
-			sum := map[store.Lane]int{}
-			for _, w := range d.claim.Req.Wants {
-				if w.Lane == store.Intake {
-					sum[w.Lane] += w.Max
-				}
-			}
-			if strings.Contains(c.want, "intake 2 a b") && len(c.binds[0].Queues) == 0 && sum[store.Intake] != 2 {
-				t.Errorf("intake asks for %d in all, the gate leaves 2", sum[store.Intake])
+			if n := len(d.claim.Req.Rooms); n > len(c.binds) {
+				t.Errorf("%d rooms for %d gates", n, len(c.binds))
 			}
 		})
 	}
 }
 
-// What one queue was given room for and had no use for goes to the next one: a gate that leaves one place starves neither.
-func TestGateRoomGoesRound(t *testing.T) {
-	d := gated(t, gate.Binding{Name: "g", Gate: &knob{budget: 0.01}})
-	served := false
-	for range 6 {
-		d.sleep(time.Millisecond)
-		if d.claim == nil {
-			continue
+// What a gate leaves is one room that all queues share: one claim tells who has something for it, whoever comes first has it, and no claim follows for the rest.
+func TestGateRoomIsShared(t *testing.T) {
+	d := newDriver(t, func(c *Config) {
+		c.Permits, c.Policy = [2]int{8, 8}, Strict
+		c.Queues = []Queue{{Name: "q"}, {Name: "r"}}
+		c.Types = []*Type{{Name: "a", Lanes: [2]bool{true, false}}, {Name: "b", Lanes: [2]bool{true, false}}}
+		c.Gates = []gate.Binding{{Name: "g", Gate: &knob{budget: 0.25}}}
+		c.Wall = func(now time.Duration) time.Time { return time.UnixMilli(2e12).Add(now) }
+	})
+	d.step()
+	if got := strings.Join(d.wants(false), ", "); got != "q/intake 8 a:2 b:2, r/intake 8 a:2 b:2" || !d.claim.Req.Ordered {
+		t.Fatalf("asked for %s", got)
+	}
+	call := d.claim
+	d.claim = nil
+	g := d.cmds("1", "2")
+	g[0].Items[0].Queue = "r"
+	r := store.ClaimReply{Grants: g, Wants: make([]store.WantReport, len(call.Req.Wants))}
+	for i := range r.Wants {
+		r.Wants[i].Why = store.WhyEmpty
+	}
+	d.c.Claimed(d.now, call, r, nil)
+	for range 5 {
+		d.sleep(20 * time.Millisecond)
+		if d.claim != nil {
+			t.Fatalf("it asks for %v when the room is used up", d.wants(false))
 		}
-		w := d.wants(false)
-		if slices.ContainsFunc(w, func(s string) bool { return strings.HasPrefix(s, "r/intake 1") }) {
-			served = true
-			break
-		}
-		d.claimed(nil, nil)
 	}
-	if !served {
-		t.Error("the second queue was not asked for within a few claims")
+	d.end(d.live[0], store.OutcomeDone)
+	if d.step(); d.claim == nil || !slices.Contains(d.wants(false), "q/intake 7 a:1 b:1") {
+		t.Error("the place that became free was not asked for at once")
 	}
-	n := d.c.claim.barren
-	d.claimed(nil, nil)
-	d.sleep(100 * time.Millisecond)
-	for d.claim != nil {
-		d.claimed(nil, nil)
-		d.sleep(100 * time.Millisecond)
+}
+
+// What a claim brought for a room and was given back leaves the room: it is asked for at once.
+func TestGateRoomOfWhatIsGivenBack(t *testing.T) {
+	d := gated(t, gate.Binding{Name: "g", Gate: &knob{budget: 0.25}})
+	d.step()
+	call := d.claim
+	d.claim = nil
+	g := d.cmds("1", "2")
+	g[0].Items[0].Type = "unknown"
+	g[1].Items[0].Type = "unknown"
+	for i := range g { // under the gate, but nothing that this worker runs
+		g[i].Items[0].Queue = "q"
 	}
-	if d.c.claim.barren > n+20 {
-		t.Errorf("%d claims that bring nothing", d.c.claim.barren-n)
+	d.c.Claimed(d.now, call, store.ClaimReply{Grants: g, Wants: make([]store.WantReport, len(call.Req.Wants))}, nil)
+	if d.step(); d.claim == nil {
+		t.Error("no claim for the room that is left")
 	}
 }
 
@@ -159,7 +174,7 @@ func TestGateRoomIsUsedAtOnce(t *testing.T) {
 	if d.claim == nil {
 		d.sleep(time.Millisecond)
 	}
-	if d.claim == nil || !slices.ContainsFunc(d.wants(false), func(s string) bool { return strings.Contains(s, "/intake 1 ") }) {
+	if d.claim == nil || !slices.ContainsFunc(d.wants(false), func(s string) bool { return strings.Contains(s, "/intake ") && strings.Contains(s, " a:1 b:1") }) {
 		t.Error("the room was not asked for at once")
 	}
 }

@@ -73,6 +73,7 @@ func (s *sharer) outstanding(l store.Lane) int {
 // ask fills in what a claim asks for.
 func (s *sharer) ask(c *Core, call *ClaimCall) {
 	req := &call.Req
+	req.Ordered = s.cfg.Policy == Strict
 	s.wantQueue = s.wantQueue[:0]
 	for _, l := range store.Lanes {
 		free := min(c.free(l), store.MaxItems/2)

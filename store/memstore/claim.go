@@ -32,12 +32,17 @@ func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimR
 		return rep, nil
 	}
 	s.nonces[req.Worker] = req.Nonce
-	cl := &claim{s: s, now: now, req: &req, left: req.Free, bytes: req.MaxBytes}
+	cl := &claim{s: s, now: now, req: &req, left: req.Free, rooms: rule.RoomsOf(&req), bytes: req.MaxBytes}
 	if cl.bytes <= 0 {
 		cl.bytes = 4 << 20
 	}
 	for i := range req.Wants {
+		if w := &req.Wants[i]; req.Ordered && cl.more[w.Lane&1] {
+			rep.Wants[i].Why = store.WhyMore
+			continue
+		}
 		rep.Wants[i] = cl.want(&req.Wants[i])
+		cl.more[req.Wants[i].Lane&1] = cl.more[req.Wants[i].Lane&1] || rep.Wants[i].Why == store.WhyMore
 		rep.More = rep.More || rep.Wants[i].Why == store.WhyMore
 		if n := rep.Wants[i].Next; n > 0 && (rep.Next == 0 || n < rep.Next) {
 			rep.Next = n
@@ -88,6 +93,8 @@ type claim struct {
 	now     rule.Now
 	req     *store.ClaimRequest
 	left    [2]int
+	rooms   rule.Rooms
+	more    [2]bool // a want of the lane could be given more at once
 	bytes   int
 	grants  []store.Grant
 	refused map[string]bool // lines that limits have stopped since the last grant
@@ -103,11 +110,10 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 	for i := range w.Types {
 		types[w.Types[i].Type] = &w.Types[i]
 	}
-	given := map[string]int{}
 	q := cl.s.cfg.Queue(w.Queue)
 	paused := q.Paused(cl.now.Wall)
 	stopped := w.Visits || paused == store.PauseAll || paused == store.PauseIntake && lane == store.Intake
-	skip := map[string]bool{} // types that had all they may have, or are throttled
+	skip := map[string]bool{} // types that have no room, or are throttled
 	throttled := false
 	cl.refused = map[string]bool{}
 	by := cl.candidates(w, types, skip)
@@ -117,7 +123,7 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 			break
 		}
 		head := by[class][0]
-		if tw := types[head.Type]; tw.Max > 0 && given[head.Type] >= tw.Max {
+		if cl.rooms.Full(types[head.Type], class) {
 			skip[head.Type] = true
 			by = cl.candidates(w, types, skip)
 			continue
@@ -150,7 +156,7 @@ func (cl *claim) want(w *store.Want) store.WantReport {
 		}
 		by[class] = cl.grant(class, by[class], batch, as)
 		clear(cl.refused)
-		given[head.Type]++
+		cl.rooms.Take(types[head.Type], class)
 		rep.Granted++
 		cl.left[lane]--
 		if q.Fair && !mutant.On(mutant.ForgetTurn) {

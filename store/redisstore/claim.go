@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,8 +65,12 @@ func claimArgs(req *store.ClaimRequest) []string {
 	if bytes <= 0 {
 		bytes = 4 << 20
 	}
+	rooms := ints(req.Rooms, 0)
+	if req.Ordered {
+		rooms = "!" + rooms
+	}
 	args := make([]string, 0, 16)
-	args = append(args, req.Worker, req.Nonce, itoa(int64(req.Free[0])), itoa(int64(req.Free[1])), itoa(int64(bytes)), itoa(int64(len(req.Wants))))
+	args = append(args, req.Worker, req.Nonce, itoa(int64(req.Free[0])), itoa(int64(req.Free[1])), itoa(int64(bytes)), rooms, itoa(int64(len(req.Wants))))
 	for i := range req.Wants {
 		w := &req.Wants[i]
 		turn := int64(w.Turn)
@@ -74,10 +79,22 @@ func claimArgs(req *store.ClaimRequest) []string {
 		}
 		args = append(args, w.Queue, laneArg[w.Lane&1], itoa(int64(w.Max)), itoa(turn), boolArg(w.Suspect), itoa(int64(len(w.Types))))
 		for _, t := range w.Types {
-			args = append(args, t.Type, itoa(int64(max(1, t.Batch))), itoa(int64(t.Max)))
+			args = append(args, t.Type, itoa(int64(max(1, t.Batch))), ints(t.Rooms, 1))
 		}
 	}
 	return args
+}
+
+// ints lists numbers, each with plus added, by blanks.
+func ints(ns []int, plus int) string {
+	var b []byte
+	for i, n := range ns {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = strconv.AppendInt(b, int64(n+plus), 10)
+	}
+	return string(b)
 }
 
 func readWants(req *store.ClaimRequest, m rueidis.RedisMessage, tails []string) ([]store.WantReport, error) {

@@ -2,6 +2,7 @@ package rule
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/twolane/twolane/store"
 )
@@ -31,6 +32,14 @@ func ValidClaim(r *store.ClaimRequest) error {
 	if r.MaxBytes < 0 {
 		return bad("max_bytes", "is negative")
 	}
+	if len(r.Rooms) > store.MaxItems {
+		return &store.InvalidError{Field: "rooms", Detail: fmt.Sprintf("are more than %d", store.MaxItems), Max: store.MaxItems}
+	}
+	for _, n := range r.Rooms {
+		if n < 0 {
+			return bad("rooms", "has a negative one")
+		}
+	}
 	for i := range r.Wants {
 		w := &r.Wants[i]
 		if err := store.ValidName("wants.queue", w.Queue); err != nil {
@@ -46,10 +55,36 @@ func ValidClaim(r *store.ClaimRequest) error {
 			if err := store.ValidName("wants.type", t.Type); err != nil {
 				return err
 			}
-			if t.Batch < 0 || t.Batch > store.MaxItems || t.Max < 0 {
-				return bad("wants.types."+t.Type, "has a batch of %d and a max of %d", t.Batch, t.Max)
+			if t.Batch < 0 || t.Batch > store.MaxItems {
+				return bad("wants.types."+t.Type, "has a batch of %d", t.Batch)
+			}
+			for i, n := range t.Rooms {
+				if n < 0 || n >= len(r.Rooms) || slices.Contains(t.Rooms[:i], n) {
+					return bad("wants.types."+t.Type, "has room %d, which is not there or comes twice", n)
+				}
 			}
 		}
 	}
 	return nil
+}
+
+// Rooms are what is left of the rooms of a claim.
+type Rooms []int
+
+// RoomsOf are the rooms of a claim that has granted nothing.
+func RoomsOf(r *store.ClaimRequest) Rooms { return slices.Clone(r.Rooms) }
+
+// Full reports whether an invocation of a type and class finds no place.
+func (r Rooms) Full(t *store.TypeWant, class store.Class) bool {
+	return !class.Visit() && slices.ContainsFunc(t.Rooms, func(i int) bool { return r[i] <= 0 })
+}
+
+// Take takes a place for an invocation that was granted.
+func (r Rooms) Take(t *store.TypeWant, class store.Class) {
+	if class.Visit() {
+		return
+	}
+	for _, i := range t.Rooms {
+		r[i]--
+	}
 }

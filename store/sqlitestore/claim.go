@@ -29,7 +29,7 @@ func (s *Store) Claim(ctx context.Context, req store.ClaimRequest) (store.ClaimR
 			rep.Grants, err = w.repeat(&req, got)
 			return err
 		}
-		cl := &claim{w: w, now: now, req: &req, left: req.Free, bytes: req.MaxBytes, streams: map[streamKey]source{}}
+		cl := &claim{w: w, now: now, req: &req, left: req.Free, rooms: rule.RoomsOf(&req), bytes: req.MaxBytes, streams: map[streamKey]source{}}
 		if cl.bytes <= 0 {
 			cl.bytes = 4 << 20
 		}
@@ -50,6 +50,8 @@ type claim struct {
 	now     rule.Now
 	req     *store.ClaimRequest
 	left    [2]int
+	rooms   rule.Rooms
+	more    [2]bool // a want of the lane could be given more at once
 	bytes   int
 	streams map[streamKey]source
 	grants  []store.Grant
@@ -82,11 +84,17 @@ func (cl *claim) serve(rep *store.ClaimReply) error {
 	}
 	defer cl.end()
 	for i := range cl.req.Wants {
+		lane := cl.req.Wants[i].Lane & 1
+		if cl.req.Ordered && cl.more[lane] {
+			rep.Wants[i].Why = store.WhyMore
+			continue
+		}
 		var err error
 		if rep.Wants[i], err = cl.want(&cl.req.Wants[i]); err != nil {
 			return err
 		}
-		rep.More = rep.More || rep.Wants[i].Why == store.WhyMore
+		cl.more[lane] = cl.more[lane] || rep.Wants[i].Why == store.WhyMore
+		rep.More = rep.More || cl.more[lane]
 		rep.Next = sooner(rep.Next, rep.Wants[i].Next)
 	}
 	for _, s := range cl.streams {
@@ -104,10 +112,9 @@ func (cl *claim) serve(rep *store.ClaimReply) error {
 
 // choice is a type of a want that may still be granted.
 type choice struct {
-	k     *kindRow
-	want  *store.TypeWant
-	given int
-	out   [6]bool // classes in which it is not looked at any more
+	k    *kindRow
+	want *store.TypeWant
+	out  [6]bool // classes in which it is not looked at any more
 }
 
 // want serves one want with one invocation after another.
@@ -131,7 +138,7 @@ func (cl *claim) want(w *store.Want) (store.WantReport, error) {
 		if p.s == nil {
 			break
 		}
-		if tw := p.c.want; tw.Max > 0 && p.c.given >= tw.Max {
+		if cl.rooms.Full(p.c.want, p.s.class) {
 			p.c.out[p.s.class] = true
 			continue
 		}
@@ -170,7 +177,7 @@ func (cl *claim) want(w *store.Want) (store.WantReport, error) {
 		if err := cl.granted(); err != nil {
 			return rep, err
 		}
-		p.c.given++
+		cl.rooms.Take(p.c.want, p.s.class)
 		rep.Granted++
 		cl.left[lane]--
 		if p.turn != nil {

@@ -22,15 +22,15 @@ var claimCases = []kase{
 		f.check(g.LeaseUntil == f.stats().LeaseAt.Add(f.v), "the lease ends at %d, lease clock %d, visibility %v", g.LeaseUntil, f.stats().LeaseAt, f.v)
 		f.check(len(f.claim("w2", store.Intake, 1)) == 0, "claimed twice")
 	}},
-	{"bounds", "a claim never grants more invocations than Free of the lane, Max of the want and Max of the type, and serves wants in order", func(f *fixture) {
+	{"bounds", "a claim never grants more invocations than Free of the lane, Max of the want and the rooms of the type, and serves wants in order", func(f *fixture) {
 		f.submit(many("a", 5)...)
 		f.submit(many("b", 5, func(s *store.Submission) { s.Queue = "q2" })...)
 		f.submit(many("c", 5, func(s *store.Submission) { s.Type = "t2" })...)
 		want := func(q string, n int, types ...store.TypeWant) store.Want {
 			return store.Want{Queue: q, Lane: store.Intake, Max: n, Types: types}
 		}
-		r := store.ClaimRequest{Worker: "w1", Nonce: f.drawNonce(), Free: [2]int{6, 0}, Wants: []store.Want{
-			want("q2", 2, store.TypeWant{Type: "t"}), want("q", 3, store.TypeWant{Type: "t", Max: 1}, store.TypeWant{Type: "t2"}),
+		r := store.ClaimRequest{Worker: "w1", Nonce: f.drawNonce(), Free: [2]int{6, 0}, Rooms: []int{1}, Wants: []store.Want{
+			want("q2", 2, store.TypeWant{Type: "t"}), want("q", 3, store.TypeWant{Type: "t", Rooms: []int{0}}, store.TypeWant{Type: "t2"}),
 			want("q2", 5, store.TypeWant{Type: "t"}),
 		}}
 		reply := f.tryClaim(r)
@@ -39,6 +39,59 @@ var claimCases = []kase{
 		for i, n := range []int{2, 3, 1} {
 			f.check(reply.Wants[i].Granted == n && reply.Wants[i].Why == store.WhyFull, "report of want %d: %+v", i, reply.Wants[i])
 		}
+	}},
+	{"rooms", "types of several wants share a room in the order of the wants and of their queues, and what has no room does not stand before what has", func(f *fixture) {
+		f.submit(many("a", 4)...)
+		f.submit(many("c", 4, func(s *store.Submission) { s.Type = "t2" })...)
+		f.submit(many("b", 4, func(s *store.Submission) { s.Queue = "q2" })...)
+		f.submit(many("d", 4, func(s *store.Submission) { s.Queue, s.Type = "q2", "t2" })...)
+		want := func(q string) store.Want {
+			return store.Want{Queue: q, Lane: store.Intake, Max: 20, Types: []store.TypeWant{{Type: "t", Rooms: []int{0, 1}}, {Type: "t2", Rooms: []int{1}}}}
+		}
+		claim := func(free int, rooms ...int) []string {
+			r := store.ClaimRequest{Worker: "w1", Nonce: f.drawNonce(), Free: [2]int{free, 0}, Rooms: rooms, Wants: []store.Want{want("q"), want("q2")}}
+			return ids(items(f.tryClaim(r).Grants))
+		}
+		f.check(len(claim(20, 5, 0)) == 0, "no room")
+		got := claim(20, 2, 3)
+		f.check(slices.Equal(got, []string{"a-0000", "a-0001", "c-0000"}), "granted %v", got)
+		got = claim(20, 0, 4)
+		f.check(slices.Equal(got, []string{"c-0001", "c-0002", "c-0003", "d-0000"}), "granted %v", got)
+		got = claim(20, 3, 20)
+		f.check(slices.Equal(got, []string{"a-0002", "a-0003", "b-0000", "d-0001", "d-0002", "d-0003"}), "granted %v", got)
+		got = claim(1, 9, 9)
+		f.check(slices.Equal(got, []string{"b-0001"}), "granted %v", got)
+	}},
+	{"ordered", "with Ordered a want that bytes have stopped is not overtaken by the one behind it", func(f *fixture) {
+		big := func(s *store.Submission) { s.Params = bytes.Repeat([]byte("x"), 2000) }
+		f.submit(many("a", 3, big)...)
+		f.submit(many("b", 3, func(s *store.Submission) { s.Queue = "q2" })...)
+		claim := func(ordered bool) (store.ClaimReply, []string) {
+			r := f.claimFor("w1", store.Intake, 5)
+			r.MaxBytes, r.Ordered = 3000, ordered
+			r.Wants = append(r.Wants, r.Wants[0])
+			r.Wants[1].Queue = "q2"
+			reply := f.tryClaim(r)
+			return reply, ids(items(reply.Grants))
+		}
+		for _, id := range []string{"a-0000", "a-0001"} {
+			reply, got := claim(true)
+			f.check(slices.Equal(got, []string{id}) && reply.Wants[1].Why == store.WhyMore, "granted %v, %+v", got, reply.Wants)
+		}
+		_, got := claim(true)
+		f.check(len(got) > 1 && got[0] == "a-0002" && got[1] == "b-0000", "granted %v", got)
+	}},
+	{"rooms_and_visits", "a cancel visit needs no room, and takes none", func(f *fixture) {
+		for _, id := range []string{"a", "b", "c"} {
+			f.park(id, hook)
+		}
+		f.Pass(time.Minute)
+		f.cancel("c")
+		r := f.claimFor("w2", store.Repoll, 3)
+		r.Rooms = []int{1}
+		r.Wants[0].Types[0].Rooms = []int{0}
+		got := f.tryClaim(r).Grants
+		f.check(len(got) == 2 && got[0].Class == store.ClassCancel && !got[1].Class.Visit(), "granted %v", ids(items(got)))
 	}},
 	{"F158_foreign_types", "a type that the want does not name, a foreign queue and a foreign lane are never claimed and cost nothing", func(f *fixture) {
 		f.submit(sub("a", func(s *store.Submission) { s.Type = "other" }), sub("b", func(s *store.Submission) { s.Queue = "other" }))

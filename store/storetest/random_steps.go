@@ -118,10 +118,11 @@ func (d *duo) claimIntake(rt *rapid.T) {
 	n := one(rt, "max", 1, 1, 2, 5, 100)
 	r.Free[store.Intake] = n
 	all := n == 100
+	roomy := d.rooms(rt, &r)
 	for _, q := range rapid.Permutation(randomQueues).Draw(rt, "queues") {
 		w := store.Want{Queue: q, Lane: store.Intake, Max: n, Turn: one(rt, "turn", 0, 1, 2, 3), Suspect: all}
 		for _, t := range randomTypes[:one(rt, "types", 1, 2, 2)] {
-			w.Types = append(w.Types, store.TypeWant{Type: t})
+			w.Types = append(w.Types, store.TypeWant{Type: t, Rooms: roomy[t]})
 		}
 		r.Wants = append(r.Wants, w)
 	}
@@ -137,14 +138,29 @@ func (d *duo) claimRepoll(rt *rapid.T) {
 	r := store.ClaimRequest{Worker: one(rt, "worker", randomWorkers...)}
 	r.Free[store.Repoll] = 100
 	batch := one(rt, "batch", 0, 3)
+	roomy := d.rooms(rt, &r)
 	for _, q := range randomQueues {
 		w := store.Want{Queue: q, Lane: store.Repoll, Max: 100, Suspect: true}
 		for _, t := range randomTypes {
-			w.Types = append(w.Types, store.TypeWant{Type: t, Batch: batch})
+			w.Types = append(w.Types, store.TypeWant{Type: t, Batch: batch, Rooms: roomy[t]})
 		}
 		r.Wants = append(r.Wants, w)
 	}
 	d.claim(r, true)
+}
+
+// rooms gives a claim rooms, and says which types take places of them.
+func (d *duo) rooms(rt *rapid.T, r *store.ClaimRequest) map[string][]int {
+	of := map[string][]int{}
+	for i := range one(rt, "rooms", 0, 0, 0, 1, 2) {
+		r.Rooms = append(r.Rooms, one(rt, "room", 0, 1, 3, 100))
+		for _, t := range randomTypes {
+			if one(rt, "takes", true, false) {
+				of[t] = append(of[t], i)
+			}
+		}
+	}
+	return of
 }
 
 // claim makes a claim on both until nothing more is granted, and pairs the leases.
@@ -176,7 +192,7 @@ func (d *duo) claim(r store.ClaimRequest, all bool) {
 }
 
 func (d *duo) claimOn(s store.Store, r store.ClaimRequest, all, lost bool) map[string]*store.Command {
-	r.Wants = slices.Clone(r.Wants)
+	r.Wants, r.Rooms = slices.Clone(r.Wants), slices.Clone(r.Rooms)
 	got := map[string]*store.Command{}
 	for i := 0; ; i++ {
 		if i > 200 {
@@ -203,6 +219,11 @@ func (d *duo) claimOn(s store.Store, r store.ClaimRequest, all, lost bool) map[s
 				if w := &r.Wants[k]; w.Queue == g.Items[0].Queue && w.Lane == g.Lane {
 					w.Max--
 					w.Turn++
+					if i := slices.IndexFunc(w.Types, func(t store.TypeWant) bool { return t.Type == g.Items[0].Type }); !g.Class.Visit() {
+						for _, room := range w.Types[i].Rooms {
+							r.Rooms[room]--
+						}
+					}
 				}
 			}
 			for _, c := range g.Items {
@@ -212,7 +233,7 @@ func (d *duo) claimOn(s store.Store, r store.ClaimRequest, all, lost bool) map[s
 				got[c.ID] = c
 			}
 		}
-		if r.Free[0] < 0 || r.Free[1] < 0 {
+		if r.Free[0] < 0 || r.Free[1] < 0 || slices.ContainsFunc(r.Rooms, func(n int) bool { return n < 0 }) {
 			d.rt.Fatalf("more was granted than was free: %+v", r)
 		}
 		if !more && (!all || len(reply.Grants) == 0) {

@@ -45,11 +45,23 @@ local function timed(id, s, f0)
   return true
 end
 
+-- room is how many more invocations of a type its rooms have places for; nil if it has none.
+local function room(t)
+  local n
+  for _, r in ipairs(t.rooms or {}) do n = min(n or r.left, r.left) end
+  return n
+end
+
+-- seat takes so many places of the rooms of a type.
+local function seat(t, k)
+  for _, r in ipairs(t.rooms or {}) do r.left = r.left - k end
+end
+
 -- plain takes as many first commands of L as it can, one for each invocation; the caller has seen that nothing competes with it.
 local function plain(L)
   local t, k, rest = L.t, 0, nil
   local most = min(w.n - w.granted, MOST - items)
-  if t.max > 0 then most = min(most, t.max - t.given) end
+  if t.rooms then most = min(most, room(t)) end
   if limited then most, rest = min(most, LM.free(L)), L.rest end
   touch(L)
   while k < most and head(L, false) do
@@ -78,7 +90,8 @@ local function plain(L)
     if i <= to then break end -- the slow way goes on with this one
   end
   if k > 0 then
-    w.granted, t.given = w.granted + k, t.given + k
+    w.granted = w.granted + k
+    seat(t, k)
     w.bytype[t] = (w.bytype[t] or 0) + k
     addrun(w.lane == 'i' and 0 or 1, L.cl, 1, k, sub(L.line, 1, 16))
   end
@@ -112,7 +125,8 @@ local function grant(L, ls)
       end
     end
   end
-  w.granted, t.given = w.granted + 1, t.given + 1
+  w.granted = w.granted + 1
+  if t.rooms and not isvisit(cl) then seat(t, 1) end
   w.bytype[t] = (w.bytype[t] or 0) + k
   addrun(w.lane == 'i' and 0 or 1, cl, batch, k, sub(L.line, 1, 16))
 end
@@ -269,7 +283,7 @@ local function want(q, lane, wmax, turn, suspect, types)
     end
     if not L then break end
     local t, cl = L.t, L.cl
-    if t.max > 0 and t.given >= t.max then
+    if t.rooms and not isvisit(cl) and room(t) <= 0 then
       C[cl] = without(C[cl], t)
     elseif items > 0 and (bytes < size(L.rec[L.i]) or items >= MOST) then
       w.why = 5
