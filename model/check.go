@@ -112,21 +112,12 @@ func (m *world) checkCounters(a *state, st step, i int, r, was *record) Kind {
 		return KindCounters
 	case r.fails > was.fails && Outcome(st.what) != Retry:
 		return KindCounters
-	case st.kind == StepReap && st.cmd == uint8(i) && r.live() && r.losses == was.losses && m.ownerDead(a, i):
+	case st.kind == StepReap && st.cmd == uint8(i) && r.live() && r.losses == was.losses && m.ownerCrashed(a, i):
 		return KindCounters
 	case r.reason == WorkerLost && was.reason != WorkerLost && !m.sc.Commands[i].Poison && !m.sc.Commands[i].BadVisit && m.onlyPoison():
 		return KindNeighbour
 	}
 	return NoViolation
-}
-
-// ownerDead reports whether the incarnation that took the lease of command i has crashed, and long enough ago.
-func (m *world) ownerDead(s *state, i int) bool {
-	o := s.cmd[i].owner - 1
-	if o >= maxWorkers {
-		return !s.proc[o-maxWorkers].oldHeard
-	}
-	return s.proc[o].mode == crashed && !s.proc[o].heard
 }
 
 // onlyPoison reports whether nothing but a poison command ends processes in this scenario.

@@ -9,6 +9,18 @@ func (m *world) ownerHeard(s *state, i int) bool {
 	return s.proc[o-maxWorkers].oldHeard
 }
 
+// ownerCrashed reports whether the process that took the lease of command i is no more.
+func (m *world) ownerCrashed(s *state, i int) bool {
+	o := s.cmd[i].owner - 1
+	return o >= maxWorkers || s.proc[o].mode == crashed
+}
+
+// inDoubt reports whether the reaper must wait with the expired lease of command i: its owner has died, and its heartbeat not yet. Nobody can tell
+// it from an owner that never learnt of the lease until its next sign, which will not come.
+func (m *world) inDoubt(s *state, i int) bool {
+	return m.ownerHeard(s, i) && m.ownerCrashed(s, i) && m.sc.Bug != LossWhileOwnerLives
+}
+
 // renews reports whether the owner of the lease of command i runs, knows that it has it, and may renew it.
 func (m *world) renews(s *state, i int) bool {
 	r := &s.cmd[i]

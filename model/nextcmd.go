@@ -13,7 +13,7 @@ func (m *world) eachTime(s0 *state, i int, yield successor) {
 		change(StepDue, func(s *state) { m.join(s, i) })
 	case m.mayExpire(s0, i):
 		change(StepExpire, func(s *state) { s.cmd[i].flags |= expired })
-	case r.place == Leased && r.has(expired):
+	case r.place == Leased && r.has(expired) && !m.inDoubt(s0, i):
 		change(StepReap, func(s *state) { m.reap(s, i) })
 	}
 	if m.overdue(s0, i) {

@@ -18,7 +18,8 @@ func Walk(seed uint64, steps int) *Trajectory {
 const (
 	walkTypes   = 2
 	leaseTicks  = 5   // ticks without renewal that end a lease or a heartbeat
-	longTicks   = 9   // ticks of holding a lease after which a loss begins a new row
+	doubtTicks  = 3   // ticks without a sign after which nobody can tell whether a worker lives
+	longTicks   = 5   // ticks from a grant to the last renewal after which a loss begins a new row
 	graceTicks  = 6   // ticks past the deadline from which renewals are refused
 	claimsOfOne = 250 // leases of one command in a walk; ghost names are bytes
 )

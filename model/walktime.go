@@ -64,12 +64,25 @@ func (w *walker) passes() {
 	}
 }
 
+// sign is the tick of the last renewal of an owner.
+func (w *walker) sign(owner uint8) int {
+	if o := owner - 1; o >= maxWorkers {
+		return w.proc[o-maxWorkers].oldRenewed
+	}
+	return w.proc[owner-1].renewed
+}
+
 // maintain is what a store does besides: reap, end, promote.
 func (w *walker) maintain() {
 	for i := range w.s.cmd {
 		if r := &w.s.cmd[i]; r.place == Leased && r.has(expired) {
+			if sign := w.sign(r.owner); w.now-sign >= doubtTicks && w.m.ownerHeard(&w.s, i) {
+				w.cmd[i].renewed = sign // until its heartbeat ends or it gives another sign
+				r.flags &^= expired
+				continue
+			}
 			before := *r
-			if w.now-w.cmd[i].leasedAt >= longTicks && !w.m.ownerHeard(&w.s, i) {
+			if w.cmd[i].renewed-w.cmd[i].leasedAt >= longTicks && !w.m.ownerHeard(&w.s, i) {
 				r.losses = 0
 			}
 			w.m.reap(&w.s, i)

@@ -298,6 +298,9 @@ func (o *oracle) maintenance(by string, rep *store.MaintainReply) {
 		}
 		c := o.peek(id)
 		if c != nil && c.Lease == r.lease {
+			if beat := o.beats[r.owner]; r.until <= o.lease && o.doubt(beat) && c.LeaseUntil == beat {
+				r.until = beat // nobody can tell yet whether its owner has died
+			}
 			if r.until <= o.lease && !rep.More {
 				o.fail("lease", "%s: lease %s of %s ended at %d and was not reaped at %d", id, r.lease, r.owner, r.until, o.lease)
 			}
@@ -319,9 +322,12 @@ func (o *oracle) reaped(by, id string, r *record, c *store.Command) bool {
 	if r.until > o.lease {
 		o.fail("lease", "%s: lease %s of %s was reaped %v before its end", id, r.lease, r.owner, r.until.Sub(o.lease))
 	}
+	if o.doubt(o.beats[r.owner]) {
+		o.fail("lease", "%s: lease %s was reaped while nobody can tell whether %s has died", id, r.lease, r.owner)
+	}
 	loss := o.beats[r.owner] <= o.lease
 	if loss {
-		r.lose(o, o.lease)
+		r.lose(o, min(o.lease, r.until))
 	}
 	o.unlease(r)
 	if c != nil {
@@ -330,6 +336,11 @@ func (o *oracle) reaped(by, id string, r *record, c *store.Command) bool {
 		}
 	}
 	return loss
+}
+
+// doubt reports whether a heartbeat that runs until beat is neither dead nor recent.
+func (o *oracle) doubt(beat store.Millis) bool {
+	return beat > o.lease && beat <= o.lease.Add(o.cfg.V()/2)
 }
 
 func (r *record) lose(o *oracle, lease store.Millis) {

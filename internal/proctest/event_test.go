@@ -16,6 +16,7 @@ const (
 	evStart  = "start"  // a handler was called
 	evFenced = "fenced" // the context of an invocation ended; Text is the cause
 	evEnd    = "end"    // a handler returned
+	evTicks  = "ticks"  // a handler looks at the clock from now on
 	evAwake  = "awake"  // a handler found that its process had been stopped; Text is what the library said at the next call
 	evHealth = "health" // Text is why it is not well, empty if it is
 	evDown   = "down"   // Run has returned; Text is its error

@@ -184,6 +184,11 @@ func TestF102_F149_HandlerEndsTheProcess(t *testing.T) {
 			}
 		}
 		if len(starts) != 3 || len(deaths) != 3 {
+			for _, r := range e.get() {
+				if r.id == poison {
+					t.Logf("%s: %+v", r, r.cmd.Events)
+				}
+			}
 			t.Fatalf("the poison was started %d times and killed %d processes, want 3", len(starts), len(deaths))
 		}
 		first, second := time.Duration(starts[1]-deaths[0]), time.Duration(starts[2]-deaths[1])

@@ -46,7 +46,7 @@ func TestF057_FencedBeforeTheNextCall(t *testing.T) {
 	e := onRedis(t, sharedRedis(t).URL())
 	frozen := e.startReady(spec{Proc: "frozen", Permits: 10})[0]
 	ids := e.submit("deaf", 10, params{Until: e.file("go")})
-	e.until("all to run", 20*time.Second, func() bool { return e.running(ids) })
+	e.until("all to run", 20*time.Second, func() bool { return e.running(ids) && e.count(evTicks, "frozen") == len(ids) })
 	frozen.stop()
 	time.Sleep(2 * e.v)
 	frozen.cont()

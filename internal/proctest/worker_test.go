@@ -194,10 +194,12 @@ func hold(ctx context.Context, job *job) (outcome, error) {
 // deaf ignores its context. It asks the library all the time, and writes down what it hears when it has slept too long.
 func (h handlers) deaf(_ context.Context, job *job) (outcome, error) {
 	last := time.Now()
+	h.j.add(event{Kind: evTicks, Items: []item{{ID: job.ID(), Lease: job.Lease()}}})
 	for !exists(job.Params.Until) {
 		time.Sleep(5 * time.Millisecond)
 		_ = job.Alive()
-		if gap := time.Since(last); gap > h.v { // whatever is asked from here on is asked after it
+		at := time.Now()
+		if gap := at.Sub(last); gap > h.v { // whatever is asked from here on is asked after it
 			e := event{Kind: evAwake, Items: []item{{ID: job.ID(), Lease: job.Lease()}}, Text: stateLost}
 			alive, progress := job.Alive(), job.Progress("still here")
 			if !errors.Is(alive, twolane.ErrLeaseLost) || !errors.Is(progress, twolane.ErrLeaseLost) {
@@ -205,7 +207,7 @@ func (h handlers) deaf(_ context.Context, job *job) (outcome, error) {
 			}
 			h.j.add(e)
 		}
-		last = time.Now()
+		last = at
 	}
 	return twolane.Done([]byte(job.Lease())), nil
 }

@@ -43,7 +43,12 @@ func (s *Store) maintain(now rule.Now) store.MaintainReply {
 		return cs
 	}
 	for _, c := range take(func(c *store.Command) bool { return rule.Expired(now, c) }, func(c *store.Command) store.Millis { return c.LeaseUntil }) {
-		lives := s.ownerLives(now, c.Owner)
+		beat := s.beat(c.Owner)
+		if until := rule.Doubt(now, beat, s.cfg.V()); until != 0 {
+			c.LeaseUntil = until
+			continue
+		}
+		lives := beat > now.Lease
 		s.change(now, c, func(q store.QueueConfig) { rule.Reap(now, c, lives, q, s.cfg.V()) })
 		rep.Reaped++
 		if lives {

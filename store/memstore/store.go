@@ -229,8 +229,13 @@ func (s *Store) uniqueHolder(now rule.Now, key string) *store.Command {
 	return holder
 }
 
-// ownerLives reports whether a worker's own heartbeat is current.
-func (s *Store) ownerLives(now rule.Now, id string) bool {
-	w := s.workers[id]
-	return w != nil && w.Expires > now.Lease
+// beat is when a worker's own heartbeat runs out; zero for one that is not known.
+func (s *Store) beat(id string) store.Millis {
+	if w := s.workers[id]; w != nil {
+		return w.Expires
+	}
+	return 0
 }
+
+// ownerLives reports whether a worker's own heartbeat is current.
+func (s *Store) ownerLives(now rule.Now, id string) bool { return s.beat(id) > now.Lease }

@@ -162,7 +162,7 @@ for i = 6, #ARGV, 8 do
   elseif op == 'cancel' then
     say = tostring(H.cancel(c, text[1], text[2], a[1] == 1, qcfg('q')))
   elseif op == 'reap' then
-    H.reap(c, a[1] == 1, qcfg('q'))
+    H.reap(c, a[1] == 1, qcfg('q'), a[2])
   elseif op == 'expire' then
     say = tostring(H.isended(c))
     if H.isended(c) then H.expire(c, qcfg('q')) end

@@ -54,7 +54,7 @@ func ruleCommands(now rule.Now) []*store.Command {
 		switch c.Place = pick(r, store.InLine, store.Leased, store.Leased); c.Place {
 		case store.Leased:
 			c.Lease, c.Owner, c.LeasedAt = store.LeaseName{Token: uint64(1 + r.IntN(1<<40)), Nonce: "current00"}, "w1", now.Lease-pick[store.Millis](r, 1000, 40_000, 40_001, 3001)
-			c.LeaseUntil = now.Lease + 1
+			c.LeaseUntil = pick(r, now.Lease+1, now.Lease, c.LeasedAt+20_000, c.LeasedAt+40_000, c.LeasedAt+40_001)
 			c.Starts, c.Overdue = max(1, c.Starts), pick(r, false, true)
 			if c.Status == store.Pending {
 				c.Eligible = now.Wall - 50_000
@@ -142,7 +142,7 @@ func ruleOps(c *store.Command) []ruleCase {
 	}
 	if c.Place == store.Leased {
 		for _, lives := range []bool{false, true} {
-			add(fmt.Sprint("reap ", lives), []any{b(lives)}, [4]string{}, func(now rule.Now, c *store.Command, q store.QueueConfig, v time.Duration) string {
+			add(fmt.Sprint("reap ", lives), []any{b(lives), int64(c.LeaseUntil)}, [4]string{}, func(now rule.Now, c *store.Command, q store.QueueConfig, v time.Duration) string {
 				rule.Reap(now, c, lives, q, v)
 				return ""
 			})

@@ -59,6 +59,17 @@ func Expired(now Now, c *store.Command) bool {
 	return c.Place == store.Leased && c.LeaseUntil <= now.Lease
 }
 
+// Doubt is until when the reaper leaves an expired lease alone, zero if it need not. The heartbeat of the owner runs until beat. An owner that gave
+// a sign within the last half of a timeout and did not renew the lease has never learnt of it. One that has been silent for longer may have
+// died with the command in its hands, just after a sign that it sent before it knew of the lease: only the next sign, or the end of the heartbeat,
+// tells. That end is at most one timeout after the death, so work resumes no later for it.
+func Doubt(now Now, beat store.Millis, v time.Duration) store.Millis {
+	if beat <= now.Lease || beat > now.Lease.Add(v/2) || mutant.On(mutant.LossThoughOwnerLives) {
+		return 0
+	}
+	return beat
+}
+
 // Reap ends an expired lease. It is a loss only if the heartbeat of its owner has expired too.
 func Reap(now Now, c *store.Command, ownerLives bool, q store.QueueConfig, v time.Duration) {
 	c.Unknown = true
@@ -67,14 +78,14 @@ func Reap(now Now, c *store.Command, ownerLives bool, q store.QueueConfig, v tim
 		event(now, c, store.EventClaimLost, c.Owner, "")
 		rest(now, c, q)
 	} else {
-		lose(now, c, q, v, "")
+		lose(now, c, min(now.Lease, c.LeaseUntil), q, v, "") // it may be long before anybody is there to reap it
 	}
 	c.Owner = ""
 }
 
-// lose counts a loss of the worker that has the lease and ends the lease.
-func lose(now Now, c *store.Command, q store.QueueConfig, v time.Duration, text string) {
-	held := now.Lease.Sub(c.LeasedAt)
+// lose counts a loss of the worker that had the lease until till, and ends the lease.
+func lose(now Now, c *store.Command, till store.Millis, q store.QueueConfig, v time.Duration, text string) {
+	held := till.Sub(c.LeasedAt)
 	token := c.Lease.Token
 	c.Unknown = true
 	if unlease(c); mutant.On(mutant.LostWorkerGivesBack) {

@@ -64,7 +64,7 @@ func settle(now Now, c *store.Command, s *store.Settlement, q store.QueueConfig,
 	defer func() { c.Owner = "" }()
 	if s.Kind == store.OutcomeAbandon {
 		c.Settled = s.Lease
-		lose(now, c, q, v, s.Error)
+		lose(now, c, now.Lease, q, v, s.Error)
 		return
 	}
 	poll := c.Status == store.Processing

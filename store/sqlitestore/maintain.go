@@ -93,10 +93,15 @@ func (u *upkeep) reap() error {
 		if !rule.Expired(u.now, r.c) {
 			return w.save(r)
 		}
-		lives, err := w.ownerLives(u.now, r.c.Owner)
+		beat, err := w.beat(r.c.Owner)
 		if err != nil {
 			return err
 		}
+		if until := rule.Doubt(u.now, beat, w.st.cfg.V()); until != 0 {
+			r.c.LeaseUntil = until
+			return w.save(r)
+		}
+		lives := beat > u.now.Lease
 		u.rep.Reaped++
 		if lives {
 			u.rep.ClaimLost++

@@ -97,16 +97,16 @@ func (w *writer) liveWorkers(now rule.Now) (int, error) {
 	return n, nil
 }
 
-// ownerLives reports whether a worker's own heartbeat is current.
-func (w *writer) ownerLives(now rule.Now, id string) (bool, error) {
+// beat is when a worker's own heartbeat runs out; zero for one that is not known.
+func (w *writer) beat(id string) (store.Millis, error) {
 	st := w.q("SELECT expires FROM worker WHERE id=?").Text(id)
 	ok, err := st.Step()
 	if err != nil || !ok {
-		return false, err
+		return 0, err
 	}
-	lives := store.Millis(st.ColInt(0)) > now.Lease
+	beat := store.Millis(st.ColInt(0))
 	st.Reset()
-	return lives, nil
+	return beat, nil
 }
 
 // expireAll ends the leases and the heartbeats of earlier incarnations: whoever had them is dead.

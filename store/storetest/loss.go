@@ -56,6 +56,20 @@ var lossCases = []kase{
 		f.check(g.Losses == 0 && g.Starts == 1 && g.Events[0].Kind == store.EventClaimLost, "%s, %+v", show(g), g.Events)
 		f.is(cs[0].ID, store.Pending, store.Leased)
 	}},
+	{"F102_killed_after_a_sign", "an owner that dies right after a sign of life that did not name the lease is a dead one: the reaper waits for its heartbeat and counts a loss", func(f *fixture) {
+		f.submit(sub("a"))
+		f.claim1("w1", store.Intake, "a")
+		f.Advance(f.v / 8)
+		f.renew("w1") // it was sent before the answer to the claim came
+		for range 7 {
+			f.Advance(f.v / 8)
+			f.maintain()
+		}
+		f.is("a", store.Pending, store.Leased)
+		f.Advance(f.v / 8)
+		f.check(f.maintain().Lost == 1, "it is no loss")
+		f.check(f.is("a", store.Pending, store.InLine).Losses == 1, "%s", show(f.get("a")))
+	}},
 	{"F060_reaped_once", "three reapers at once move each expired lease once and count it once", func(f *fixture) {
 		f.submit(many("a", 300)...)
 		f.check(len(f.claim("w1", store.Intake, 300)) == 300, "not all claimed")
@@ -160,6 +174,18 @@ var lossCases = []kase{
 		}
 		f.Pass(f.v)
 		f.check(f.get("a").Losses == 3, "held for exactly two timeouts: %s", show(f.get("a")))
+	}},
+	{"F149_reaped_late", "a lease is held until it runs out, not until somebody is there to reap it: losses are in a row however late the next worker comes", func(f *fixture) {
+		f.submit(sub("a"))
+		for i := 1; i <= 3; i++ {
+			f.claimWhen(fmt.Sprint("w", i), "a")
+			for range 12 { // the clock goes on with what others do
+				f.Advance(f.v / 4)
+				f.renew("other")
+			}
+			f.maintain()
+			f.check(f.get("a").Losses == i, "after %d losses: %s", i, show(f.get("a")))
+		}
 	}},
 	{"suspect_alone", "a command with two losses in a row is granted only to a want that takes a suspect, one in a call, alone, as class suspect", func(f *fixture) {
 		f.submit(many("a", 3)...)

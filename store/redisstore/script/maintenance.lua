@@ -29,16 +29,22 @@ local function maintain()
   local ids = dueof('L', lease)
   if #ids > 0 then
     local H = lib()
-    local rec, t, lives = call('MGET', unpack(keysof(ids, 'c|'))), call('HMGET', P .. 'T', unpack(ids)), {}
+    local rec, t, beats = call('MGET', unpack(keysof(ids, 'c|'))), call('HMGET', P .. 'T', unpack(ids)), {}
+    local till = call('ZMSCORE', P .. 'L', unpack(ids))
     for i = 1, #ids do
       local c = t[i] and H.load(ids[i], rec[i], t[i])
       if c then
-        if lives[c.owner] == nil then lives[c.owner] = H.alive(c.owner) or false end
-        MR[4] = MR[4] + 1
-        if lives[c.owner] then MR[9] = MR[9] + 1 else MR[8] = MR[8] + 1 end
-        H.leave(c)
-        H.reap(c, lives[c.owner], qcfg(c.d.q))
-        H.follow(c)
+        local beat = beats[c.owner] or H.beat(c.owner)
+        beats[c.owner] = beat
+        if beat > lease and beat <= lease + vns / 2e6 then -- in doubt: see rule.Doubt
+          H.zadd('L', beat, c.id)
+        else
+          MR[4] = MR[4] + 1
+          if beat > lease then MR[9] = MR[9] + 1 else MR[8] = MR[8] + 1 end
+          H.leave(c)
+          H.reap(c, beat > lease, qcfg(c.d.q), tonumber(till[i]))
+          H.follow(c)
+        end
       elseif t[i] or not rec[i] then
         H.setaside(ids[i])
       else

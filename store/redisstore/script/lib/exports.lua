@@ -6,5 +6,5 @@ LIB = {
   reap = reap, settle = settle, cancel = cancel, act = act, isdue = isdue, promote = promote,
   released = released, enter = enter, leave = leave, follow = follow, finkey = finkey, unlive = unlive, relive = relive, newline = newline, finish = finish, unfinish = unfinish,
   forget = forget, entomb = entomb, purgeable = purgeable, purgeat = purgeat, stripatend = stripatend, holder = holder, unbox = unbox,
-  alive = alive, linename = linename, score = score, xscore = xscore,
+  beat = beat, linename = linename, score = score, xscore = xscore,
 }

@@ -252,10 +252,8 @@ local function homeless(id, s)
   end
 end
 
-local function alive(worker)
-  local e = call('ZSCORE', P .. 'W', worker)
-  return e and tonumber(e) > lease
-end
+-- beat is when the heartbeat of a worker runs out; zero for one that is not known.
+local function beat(worker) return tonumber(call('ZSCORE', P .. 'W', worker) or 0) end
 
 -- unbox takes an ended command out of its outbox. The work is bounded by the entries of the topic that are read here.
 local function unbox(c)

@@ -118,8 +118,8 @@ local function losspause(n, token)
   return ceil((half + floor(half * (token % 65536 * 40503 % 65536) / 65536)) / 1e6)
 end
 
-local function lose(c, q, text)
-  local held, token, owner = lease - c.leasedat, c.token, c.owner
+local function lose(c, q, text, till)
+  local held, token, owner = till - c.leasedat, c.token, c.owner
   c.unk = true
   unlease(c)
   if held * 1e6 > 2 * vns then c.loss = 1 else c.loss = c.loss + 1 end
@@ -136,14 +136,15 @@ local function lose(c, q, text)
   if c.st <= 2 then wait(c, losspause(c.loss, token)) end
 end
 
-local function reap(c, lives, q)
+-- reap ends a lease that ran until till.
+local function reap(c, lives, q, till)
   c.starts, c.unk = c.starts + 1, true
   if lives then
     unlease(c)
     event(c, 7, c.owner, '')
     rest(c, q)
   else
-    lose(c, q, '')
+    lose(c, q, '', min(lease, till)) -- it may be long before anybody is there to reap it
   end
   c.owner = ''
 end
@@ -172,7 +173,7 @@ local function settleit(c, s, q)
   c.starts = c.starts + 1
   c.last = c.name
   if kind == 10 then
-    lose(c, q, s.text)
+    lose(c, q, s.text, lease)
     c.owner = ''
     return
   end
