@@ -33,7 +33,7 @@ func (cfg *WorkerConfig) bindGates() error {
 				return invalid("gates."+b.Name+".queues", "%q is no queue of this worker", q)
 			}
 		}
-		if len(b.Types) > 0 && gate.IsPacer(b.Gate) {
+		if len(b.Types) > 0 && gate.Has[gate.Pacer](b.Gate) {
 			return invalid("gates."+b.Name+".types", "are set, but the gate has a rate, which is about all types")
 		}
 		if _, ok := b.Gate.(*gate.Override); !ok {

@@ -64,6 +64,9 @@ func (c Composite) Pace(now time.Time) (slowest Pace, ok bool) {
 	return slowest, ok
 }
 
+// Unwrap returns the gates.
+func (c Composite) Unwrap() []Gate { return c }
+
 // Run implements [Runner].
 func (c Composite) Run(ctx context.Context) { RunAll(ctx, c...) }
 
@@ -84,6 +87,7 @@ func RunAll(ctx context.Context, gates ...Gate) {
 // wrapped is a gate before another one, whose signals it passes on.
 type wrapped struct{ inner Gate }
 
+func (w wrapped) Unwrap() []Gate                      { return []Gate{w.inner} }
 func (w wrapped) Run(ctx context.Context)             { RunAll(ctx, w.inner) }
 func (w wrapped) Notify(changed func()) (stop func()) { return NotifyAll(changed, w.inner) }
 func (w wrapped) Read(now time.Time, s Scope) Reading { return w.inner.Read(now, s) }

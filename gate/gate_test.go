@@ -181,8 +181,19 @@ func TestPacerWaitsForItsRate(t *testing.T) {
 	if r := o.Read(t0, Scope{}); r.Budget != 1 {
 		t.Errorf("%+v", r)
 	}
-	if IsPacer(NewOverride(Constant(1))) {
+	if Has[Pacer](NewOverride(Constant(1))) {
 		t.Error("a constant has no rate")
+	}
+	tiers, _ := NewTierPriority(TierConfig{Saturation: Constant(1)})
+	type own struct{ *TierPriority } // a gate of somebody else, made of one of ours
+	for _, g := range []Gate{tiers, own{tiers}, NewOverride(own{tiers})} {
+		if Has[Pacer](g) || Has[Listener](g) || !Has[Judge](g) {
+			t.Errorf("%T: pacer %v, listener %v, judge %v", g, Has[Pacer](g), Has[Listener](g), Has[Judge](g))
+		}
+	}
+	aimd, _ := NewAIMD(AIMDConfig{})
+	if w, _ := NewWaitOnRefuse(aimd); !Has[Listener](w) || Has[Judge](w) {
+		t.Error("what is behind a gate is not seen")
 	}
 	var _ Runner = w
 	w.Run(context.Background()) // nobody in it runs: it returns

@@ -27,7 +27,7 @@ func NewOverride(g Gate) *Override {
 	if g == nil {
 		g = Constant(1)
 	}
-	return &Override{inner: g, pacer: IsPacer(g)}
+	return &Override{inner: g, pacer: Has[Pacer](g)}
 }
 
 // Set makes the budget that number until a time, which must come: an override that nobody remembers must not stand for ever.
@@ -119,4 +119,4 @@ func (o *Override) Notify(changed func()) (stop func()) {
 }
 
 // Unwrap returns the gate behind it.
-func (o *Override) Unwrap() Gate { return o.inner }
+func (o *Override) Unwrap() []Gate { return []Gate{o.inner} }

@@ -17,23 +17,24 @@ type Pace struct {
 	Until time.Time // from then on it does not hold any more
 }
 
-// IsPacer reports whether g, or a gate in it, is a [Pacer].
-func IsPacer(g Gate) bool {
-	switch g := g.(type) {
-	case *Override:
-		return IsPacer(g.inner)
-	case Composite:
-		for _, x := range g {
-			if IsPacer(x) {
-				return true
-			}
-		}
-		return false
-	case *WaitOnRefuse:
-		return IsPacer(g.inner)
-	case *TierPriority:
-		return IsPacer(g.inner)
+// Has reports whether g, or a gate in it, is more than a [Gate]: a [Judge], a [Listener], a [Pacer]. A gate that stands before others often has all
+// the methods, for whatever it stands before: those with a method Unwrap() []Gate are looked through.
+func Has[T Gate](g Gate) bool {
+	w, ok := g.(interface{ Unwrap() []Gate })
+	if !ok {
+		_, ok = g.(T)
+		return ok
 	}
-	_, ok := g.(Pacer)
-	return ok
+	var kind any = (*T)(nil)
+	if _, ok := kind.(*Judge); ok {
+		if _, ok := g.(interface{ judgesItself() }); ok {
+			return true
+		}
+	}
+	for _, x := range w.Unwrap() {
+		if Has[T](x) {
+			return true
+		}
+	}
+	return false
 }

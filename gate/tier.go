@@ -72,6 +72,8 @@ func (t *TierPriority) Tier(job *Job) (tier string, declared bool) {
 	return v, declared
 }
 
+func (t *TierPriority) judgesItself() {}
+
 // Judge implements [Judge].
 func (t *TierPriority) Judge(now time.Time, s Scope, job *Job) Verdict {
 	saturated := t.inner.Read(now, s).Normal().Budget == 0

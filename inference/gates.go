@@ -89,7 +89,7 @@ func (b *builder) build(field string, g *config.Gate) (gate.Gate, error) {
 		if err != nil {
 			return nil, err
 		}
-		if gate.IsPacer(t) { // a rate is told by the gate itself
+		if gate.Has[gate.Pacer](t) { // a rate is told by the gate itself
 			return t, nil
 		}
 		return &classed{watched{Gate: t}}, nil
@@ -210,7 +210,7 @@ func (o *pool) bindings(queues []*queue, lanes []string) (all []gate.Binding, le
 			return err
 		}
 		bind := gate.Binding{Name: name, Gate: &watched{Gate: g}, Queues: lanes, Types: types}
-		if gate.IsPacer(g) {
+		if gate.Has[gate.Pacer](g) {
 			if len(types) != len(queues) {
 				return &store.InvalidError{Field: field, Detail: "a rate is for a whole pool: give the queue a pool of its own, or the gate to the pool"}
 			}

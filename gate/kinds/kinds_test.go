@@ -90,7 +90,7 @@ func TestEveryTypeCanBeConfigured(t *testing.T) {
 	if b := by["a"]; b.ClassName(&gate.Job{Metadata: map[string]string{"tier": "x"}}) != "x" {
 		t.Error("class_by is not used")
 	}
-	if !gate.IsPacer(by["l"].Gate) {
+	if !gate.Has[gate.Pacer](by["l"].Gate) {
 		t.Error("a leased rate has no rate")
 	}
 }
