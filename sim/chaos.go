@@ -188,7 +188,7 @@ func (w *world) setOffset(d time.Duration) {
 // heal ends everything that goes wrong and lets the handlers come to an end.
 func (w *world) heal() {
 	w.log("everything heals")
-	w.phase, w.healed, w.outage = "healed", true, 0
+	w.phase, w.healed, w.outage, w.opened = "healed", true, 0, w.now
 	if w.offset != 0 && w.chance(0.5) {
 		w.setOffset(0)
 	}

@@ -41,5 +41,7 @@
 //   - drain: a drain is over within its budget, and its report adds up.
 //   - idle: a worker with nothing to do makes at most 1.2 claims per poll interval, 4.4 renewals per V and half a call a second for the rest (less
 //     than 2 a second in all with the defaults); none makes more than 150 in a second, or steps without end.
+//   - gates: a claim asks for nothing but cancel visits under a gate that is closed, and what gates count is never less than the handlers that run
+//     under them nor more than the permits. In runs with gates nobody is said to starve before they were opened for good.
 //   - audit: Store.Audit finds nothing, every 200 events and at the end.
 package sim

@@ -42,6 +42,7 @@ type plan struct {
 	cut      float64
 	act      float64 // rates of users' operations beside submits
 	rude     float64 // probability that a handler ignores its context
+	tides    bool    // gates open and close, and judge
 }
 
 // workerPlan is one place for a process.
@@ -116,6 +117,7 @@ func draw(r *rand.Rand, seed uint64) plan {
 	p.clock, p.outage, p.cut = some(3, 0.2), some(3, 0.1), some(3, 0.2)
 	p.act, p.rude = some(1, 2), some(2, 0.8)
 	p.pauses = r.IntN(3) == 0
+	p.tides = r.IntN(4) == 0
 	if r.IntN(4) == 0 {
 		p.poison, p.poisonous = 1+r.IntN(3), true
 	}

@@ -48,8 +48,10 @@ type proc struct {
 	idle      [2]bool       // lane has a permit that all queues may take
 	idleSince [2]time.Duration
 	starving  [2]bool
-	second    int64 // of the counts below
-	asked     int   // calls in it
+	tight     [2]time.Duration // when a gate of the lane had no room last
+	nonce     string           // of the last claim
+	second    int64            // of the counts below
+	asked     int              // calls in it
 	steps     int
 	asks      int // calls in all
 }
@@ -77,6 +79,10 @@ func (w *world) launch(slot int) {
 	}
 	for _, t := range p.plan.types {
 		cfg.Types = append(cfg.Types, w.plan.dispatchType(t))
+	}
+	if w.plan.tides {
+		cfg.Gates = w.gates()
+		cfg.Wall = func(time.Duration) time.Time { return time.UnixMilli(int64(epoch)).Add(w.now) }
 	}
 	p.core = dispatch.New(cfg)
 	var err error
@@ -167,6 +173,7 @@ func (p *proc) step() {
 	p.countStep()
 	act := p.core.Step(now)
 	p.perform(act)
+	p.countGates()
 	if act.Done {
 		p.drained()
 		return
@@ -221,6 +228,7 @@ func (p *proc) perform(act *dispatch.Actions) {
 	}
 	if call := act.Claim; call != nil {
 		req := call.Req
+		p.underGates(&req)
 		ask(p, faultstore.Claim, call.Timeout, func(ctx context.Context) (store.ClaimReply, error) { return w.mem.Claim(ctx, req) },
 			func(r store.ClaimReply, err error) { w.oracle.claimed(p, &req, &r, err) },
 			func(now time.Duration, r store.ClaimReply, err error) { p.core.Claimed(now, call, r, err) })

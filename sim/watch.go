@@ -175,6 +175,9 @@ func (o *oracle) eligible(c *store.Command) bool {
 // starves looks whether somebody should have started an eligible command by now.
 func (o *oracle) starves(c *store.Command, r *record) {
 	w := o.w
+	if w.gated() {
+		return
+	}
 	x := o.lane(c.Queue, c.Lane())
 	bound := w.plan.poll*11/10 + 500*time.Millisecond + 4*w.plan.latency + 2*w.plan.lag
 	from := max(r.since, o.calm, o.changed, w.seconds(o.runNow(), x.throttled, 200*time.Second))
@@ -185,7 +188,7 @@ func (o *oracle) starves(c *store.Command, r *record) {
 		if p == nil || p.stopped || p.draining || !p.idle[c.Lane()] || !slices.Contains(p.plan.queues, c.Queue) || !slices.Contains(p.plan.types, c.Type) {
 			continue
 		}
-		if since := max(from, p.calm, p.resumed, p.idleSince[c.Lane()]); w.now-since > bound {
+		if since := max(from, p.calm, p.resumed, p.idleSince[c.Lane()], p.tight[c.Lane()]); w.now-since > bound {
 			o.fail("starvation", "%s (%s %s in %s) is eligible since %v, %s has a permit since %v and reaches the store since %v, and does not start it",
 				c.ID, c.Type, c.Status, c.Queue, r.since, p.id, p.idleSince[c.Lane()], p.calm)
 			return
@@ -322,6 +325,9 @@ func (o *oracle) contexts() {
 // silent looks whether a lane stands still without a word.
 func (o *oracle) silent(l store.Lane, live []*store.Command) {
 	w := o.w
+	if w.gated() { // the tide changes before anybody has to be warned
+		return
+	}
 	const starvedAfter = 5
 	bound := 4*starvedAfter*w.plan.poll + 6*time.Second
 	for _, p := range w.slots {

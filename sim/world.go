@@ -74,7 +74,8 @@ type world struct {
 	stepped  time.Duration // when it last stepped forward
 	outage   time.Duration // the store is away until then
 	healed   bool
-	over     bool // the run
+	opened   time.Duration // when gates were opened for good
+	over     bool          // the run
 	phase    string
 	slots    []*proc // one process each, nil while it is down
 	client   *client

@@ -13,6 +13,9 @@ import (
 // invocations, and from nothing that anybody has to give back.
 type gates struct {
 	binds []*bound
+	// judging and listening say whether one looks at commands, or at their ends.
+	judging, listening bool
+
 	asked int  // number of the last look: a gate is read once in it
 	again bool // look at the next step: something was told, or has ended under a gate that was full
 	next  time.Duration
@@ -51,18 +54,25 @@ type GateCell struct {
 	full  bool // room was refused at the last look
 	known bool // it was read once
 
-	closed bool          // as of read
-	since  time.Duration // of closed
-	warned bool          // an episode was told of
-	down   bool          // the source, as told
-	noted  time.Duration // when a refusal was last counted
+	closed   bool          // as of read
+	since    time.Duration // of closed
+	warned   bool          // an episode was told of
+	down     bool          // the source, as told
+	downFrom time.Duration // since when it does not answer; 0 is not
+	noted    time.Duration // when a refusal was last counted
 }
 
 func (g *gates) init(bs []gate.Binding) {
 	for _, b := range bs {
 		x := &bound{Binding: b, cells: map[cellKey]*GateCell{}, waits: map[gate.Key]*waitRow{}}
-		x.judge, _ = b.Gate.(gate.Judge)
-		x.listener, _ = b.Gate.(gate.Listener)
+		if gate.Has[gate.Judge](b.Gate) {
+			x.judge = b.Gate.(gate.Judge)
+		}
+		if gate.Has[gate.Listener](b.Gate) {
+			x.listener = b.Gate.(gate.Listener)
+		}
+		g.judging = g.judging || x.judge != nil || x.ByClass()
+		g.listening = g.listening || x.listener != nil
 		g.binds = append(g.binds, x)
 	}
 }
@@ -126,9 +136,12 @@ func (x *GateCell) scope(permits int) gate.Scope {
 	return gate.Scope{Lane: x.key.lane, Queue: x.key.queue, Type: x.key.typ, Class: x.key.class, Permits: permits, Held: x.held}
 }
 
+// downFor is how long a source may be silent before that is said: at the start it was not asked yet.
+const downFor = time.Second
+
 // took notes a reading and tells of what has changed.
 func (x *GateCell) took(c *Core, now time.Duration, wall time.Time, r gate.Reading) {
-	closed := r.Budget == 0
+	closed, tell := r.Budget == 0, false
 	if !x.known || closed != x.closed {
 		if x.warned && !closed {
 			c.event(Event{Kind: GateOpen, Gate: x, D: now - x.since})
@@ -144,14 +157,20 @@ func (x *GateCell) took(c *Core, now time.Duration, wall time.Time, r gate.Readi
 		x.warned = true
 		c.event(Event{Kind: GateClosed, Gate: x, D: now - x.since})
 	}
-	if r.Up == x.down { // down is about what was told
-		x.down = !r.Up
-		c.event(Event{Kind: GateSource, Gate: x, N: map[bool]int{true: 1}[r.Up]})
+	if r.Up {
+		x.downFrom = 0
+	} else if x.downFrom == 0 {
+		x.downFrom = max(now, 1)
+	}
+	if r.Up == x.down && (r.Up || now-x.downFrom >= downFor) {
+		x.down, tell = !r.Up, true
 	}
 	if r.Since.IsZero() {
 		r.Since = wall.Add(x.since - now)
 	}
-	x.read, x.known = r, true
+	if x.read, x.known = r, true; tell {
+		c.event(Event{Kind: GateSource, Gate: x, N: map[bool]int{true: 1}[r.Up]})
+	}
 	if closed && !r.Opens.IsZero() {
 		if at := now + max(0, r.Opens.Sub(wall)); c.gates.next <= now || at < c.gates.next {
 			c.gates.next = at
@@ -271,16 +290,14 @@ func (c *Core) enterGates(inv *Invocation) {
 	if c.gates.none() || inv.Class.Visit() {
 		return
 	}
-	var job gate.Job
+	inv.cells = inv.cellRefs[:0]
 	for _, b := range c.gates.binds {
 		if !b.Covers(inv.Lane, inv.Queue, inv.Type.Name) {
 			continue
 		}
 		class := ""
 		if b.ByClass() {
-			if job.ID == "" {
-				job = jobOf(inv.Items[0].Cmd)
-			}
+			job := jobOf(inv.Items[0].Cmd)
 			if class = b.ClassName(&job); b.Class != "" && class != b.Class {
 				continue
 			}

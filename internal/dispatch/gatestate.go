@@ -19,8 +19,16 @@ func (x *GateCell) Reading() gate.Reading  { return x.read }
 // Lane is the lane of the cell.
 func (x *GateCell) Lane() store.Lane { return x.key.lane }
 
+// About reports whether the cell counts invocations of a queue and type in its lane, whatever their class.
+func (x *GateCell) About(queue, typ string) bool {
+	return x.b.Covers(x.key.lane, queue, typ) && (x.key.queue == "" || x.key.queue == queue) && (x.key.typ == "" || x.key.typ == typ)
+}
+
 // Held is how many invocations run under it.
 func (x *GateCell) Held() int { return x.held }
+
+// Spare reports whether more may run under it than do, as far as it was last asked.
+func (x *GateCell) Spare() bool { return x.known && !x.closed && !x.full }
 
 // Closed reports whether the last reading was a budget of 0.
 func (x *GateCell) Closed() bool { return x.closed }

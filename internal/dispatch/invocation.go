@@ -35,6 +35,7 @@ type Invocation struct {
 	item     [1]Item
 	itemRefs [1]*Item
 	cells    []*GateCell // that it counts under
+	cellRefs [2]*GateCell
 
 	// Of the shell.
 	ctx    context.Context

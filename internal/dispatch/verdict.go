@@ -25,7 +25,7 @@ type waitRow struct {
 
 // verdicts takes out of a grant what a gate does not let run. It reports whether anything is left.
 func (c *Core) verdicts(now time.Duration, call *ClaimCall, g *store.Grant) bool {
-	if c.gates.none() || g.Class.Visit() {
+	if !c.gates.judging || g.Class.Visit() {
 		return true
 	}
 	c.gates.asked++ // what this claim brings is judged by fresh readings
@@ -140,7 +140,7 @@ func (r *waitRow) wait(now time.Duration) time.Duration {
 
 // learn tells gates how an invocation ended for one of its commands.
 func (c *Core) learn(now time.Duration, it *Item) {
-	if len(it.Inv.cells) == 0 {
+	if !c.gates.listening || len(it.Inv.cells) == 0 {
 		return
 	}
 	var f gate.Feedback
