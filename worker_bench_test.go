@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twolane/twolane"
+	"github.com/twolane/twolane/gate"
 	"github.com/twolane/twolane/store"
 )
 
@@ -96,13 +97,22 @@ func (e *endless) Stats(context.Context, store.StatsRequest) (store.Stats, error
 
 // BenchmarkNoop is what the worker itself costs for one command: claim, decode, run, settle.
 func BenchmarkNoop(b *testing.B) {
-	for _, rtt := range []time.Duration{0, 200 * time.Microsecond} {
-		b.Run(rtt.String(), func(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		rtt   time.Duration
+		gates int
+	}{{"0s", 0, 0}, {"200µs", 200 * time.Microsecond, 0}, {"gates=1", 0, 1}, {"gates=3", 0, 3}} {
+		b.Run(c.name, func(b *testing.B) {
+			rtt := c.rtt
+			var gates []gate.Binding
+			for i := range c.gates {
+				gates = append(gates, gate.Binding{Name: fmt.Sprint("g", i), Gate: gate.Constant(1), Per: []gate.Per{0, gate.PerType, gate.PerClass}[i]})
+			}
 			e := &endless{total: int64(b.N), done: make(chan struct{}), rtt: rtt}
 			e.left.Store(int64(b.N))
 			c := twolane.NewClient(e, &twolane.Options{NoTick: true, Logger: slog.New(slog.DiscardHandler)})
 			defer c.Close()
-			w, err := twolane.NewWorker(c, twolane.WorkerConfig{Concurrency: twolane.Lanes{Intake: 200, Repoll: 10}})
+			w, err := twolane.NewWorker(c, twolane.WorkerConfig{Concurrency: twolane.Lanes{Intake: 200, Repoll: 10}, Gates: gates})
 			if err != nil {
 				b.Fatal(err)
 			}
