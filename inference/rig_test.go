@@ -128,6 +128,12 @@ type running struct {
 // start runs a processor until the end of the test, or until it is stopped.
 func (r *rig) start(cfg *config.Config) *running {
 	r.Helper()
+	return r.startOn(cfg, func(st store.Store) store.Store { return st })
+}
+
+// startOn does what start does, with something between the processor and its store.
+func (r *rig) startOn(cfg *config.Config, wrap func(store.Store) store.Store) *running {
+	r.Helper()
 	url, err := StoreURL(cfg)
 	if err != nil {
 		r.Fatal(err)
@@ -136,7 +142,7 @@ func (r *rig) start(cfg *config.Config) *running {
 	if err != nil {
 		r.Fatal(err)
 	}
-	p, err := New(cfg, Options{Store: st, Logger: r.logger()})
+	p, err := New(cfg, Options{Store: wrap(st), Logger: r.logger()})
 	if err != nil {
 		r.Fatal(err)
 	}
