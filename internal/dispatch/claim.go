@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	minSleep   = 16 * time.Millisecond  // between claims that were asked for by time alone
+	minSleep   = 20 * time.Millisecond  // between claims that were asked for by time alone
 	lazySleep  = 100 * time.Millisecond // the same after many that brought nothing
 	barrenMany = 20
 	moreMany   = 10              // claims in a row that brought only "more"

@@ -74,8 +74,9 @@ func (c *Core) Step(now time.Duration) *Actions {
 	c.stepDrain(now)
 	if !c.out.Done {
 		c.stepRenew(now)
-		c.stepSettle(now)
+		c.stepSettle(now, false)
 		c.stepClaim(now)
+		c.stepSettle(now, c.out.Claim != nil)
 		c.stepTend(now)
 		c.stepStarve(now)
 	}

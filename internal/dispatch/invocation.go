@@ -70,6 +70,8 @@ type Item struct {
 	proved  bool          // renewed since the claim that took so long
 	lost    bool          // the store has said that the lease is not current, or it is not to be renewed any more
 	again   bool          // a settle was sent without seeing its answer
+	ended   time.Duration // when its answer was taken
+	patient bool          // its outcome waits, and nobody waits for it
 	refused int           // how often the store refused its settlement as invalid
 	endsAt  time.Duration // when its deadline passes; 0 if it has none
 	timer   timer

@@ -21,11 +21,17 @@ const (
 	// Outcomes wait at most this long for others that should come any moment, those of handlers that have just begun.
 	settleLinger = time.Millisecond
 	settleEnough = 100 // outcomes do not wait
+
+	// An outcome that nobody waits for goes with the next claim, if there is one in this time. What it waited is taken off the pause that it asks
+	// for, which is at least patientDelay.
+	patientLinger = 20 * time.Millisecond
+	patientDelay  = time.Second
 )
 
 // settler gathers outcomes while the settle before is in flight, and repeats it until it is answered.
 type settler struct {
 	pending []*Item
+	patient int           // how many of them nobody waits for
 	since   time.Duration // since when something is pending, as seen; 0 is not yet
 	call    *SettleCall   // in flight
 	spare   *SettleCall
@@ -44,10 +50,23 @@ func (s *settler) wake(c *Core) time.Duration {
 // lingerEnd is until when outcomes wait for others; 0 if they do not.
 func (c *Core) lingerEnd() time.Duration {
 	s := &c.settle
-	if len(c.live) == 0 || len(s.pending) >= settleEnough || c.drain.on {
+	if len(s.pending) >= settleEnough || c.drain.on {
+		return 0
+	}
+	if s.patient == len(s.pending) {
+		return s.since + patientLinger
+	}
+	if len(c.live) == 0 {
 		return 0
 	}
 	return min(s.since, c.began) + settleLinger
+}
+
+// isPatient reports whether nobody waits for the outcome of it: a poll has found that its command goes on for a while, and that it holds nothing
+// which others could have.
+func (it *Item) isPatient() bool {
+	s := &it.out
+	return s.Kind == store.OutcomeProcessing && s.Delay >= patientDelay && it.Cmd.Status == store.Processing && len(it.Cmd.Holds) == 0 && !it.again
 }
 
 // unsettled is how many outcomes the store has not confirmed.
@@ -59,6 +78,7 @@ func (c *Core) maxUnsettled() int { return max(2000, 4*(c.cfg.Permits[0]+c.cfg.P
 // finish turns the answer of an item into what is offered to the store.
 func (c *Core) finish(now time.Duration, it *Item) {
 	s := &it.out
+	it.ended = now
 	if it.answered.CompareAndSwap(0, hasAnswer) { // what it may say later is not heard
 		*s = store.Settlement{ID: it.Cmd.ID, Lease: it.Cmd.Lease, Kind: store.OutcomeRetry, Error: errNoAnswer.Error(), Delay: noAnswerDelay}
 	}
@@ -90,11 +110,14 @@ func lives(k store.OutcomeKind) bool {
 
 func (c *Core) enqueue(it *Item) {
 	it.phase = settling
+	if it.patient = it.isPatient(); it.patient {
+		c.settle.patient++
+	}
 	c.settle.pending = append(c.settle.pending, it)
 }
 
-// stepSettle sends what has gathered.
-func (c *Core) stepSettle(now time.Duration) {
+// stepSettle sends what has gathered; along with a claim also what would wait for one.
+func (c *Core) stepSettle(now time.Duration, along bool) {
 	s := &c.settle
 	if s.call != nil || len(s.pending) == 0 {
 		return
@@ -102,7 +125,7 @@ func (c *Core) stepSettle(now time.Duration) {
 	if s.since == 0 {
 		s.since = now
 	}
-	if now < max(s.bad.after, c.lingerEnd()) {
+	if now < s.bad.after || now < c.lingerEnd() && !(along && s.patient == len(s.pending)) {
 		return
 	}
 	s.since = 0
@@ -127,6 +150,11 @@ func (c *Core) stepSettle(now time.Duration) {
 			break
 		}
 		bytes += n
+		if it.patient {
+			it.patient = false
+			s.patient--
+			st.Delay -= now - it.ended
+		}
 		st.Again = it.again
 		call.items = append(call.items, it)
 		call.Req.Items = append(call.Req.Items, *st)

@@ -130,3 +130,88 @@ func TestSettleLingers(t *testing.T) {
 	d.settled(store.SettleDone, nil)
 	d.baseline()
 }
+
+// poll answers for a poll that has begun: its command goes on, and is to be looked at again after delay.
+func (d *driver) poll(change func(*store.Command), delay time.Duration) {
+	d.Helper()
+	cmd := d.cmd(fmt.Sprint("p", d.token))
+	cmd.Status = store.Processing
+	if change != nil {
+		change(cmd)
+	}
+	d.claimed([]store.Grant{{Lane: store.Repoll, Items: []*store.Command{cmd}}}, nil)
+	inv := d.live[len(d.live)-1]
+	inv.Items[0].Answer(store.Settlement{Kind: store.OutcomeProcessing, Delay: delay})
+	d.live = d.live[:len(d.live)-1]
+	d.c.Ended(d.now, inv)
+	d.step()
+}
+
+// What a poll finds that nobody waits for goes with the next claim, and asks for as much less of a pause as it has waited.
+func TestOutcomesOfPollsGoWithTheNextClaim(t *testing.T) {
+	d := newDriver(t, nil)
+	d.poll(nil, 5*time.Second)
+	if d.settle != nil {
+		t.Fatal("it went at once")
+	}
+	d.sleep(5 * time.Millisecond)
+	d.c.Woken(d.now, store.Wake{Kind: store.WakeAll})
+	d.step()
+	if d.claim == nil || d.settle == nil {
+		t.Fatalf("claim %v, settle %v: want both", d.claim, d.settle)
+	}
+	if got, want := d.settled(store.SettleDone, nil)[0].Delay, 4995*time.Millisecond; got != want {
+		t.Errorf("a pause of %v, want %v", got, want)
+	}
+	d.poll(nil, 5*time.Second)
+	d.sleep(patientLinger - 1)
+	if d.settle != nil {
+		t.Fatal("settled before its time")
+	}
+	d.sleep(1)
+	if d.settle == nil {
+		t.Fatal("no claim came, and it still waits")
+	}
+	if got, want := d.settled(0, errStore)[0].Delay, 5*time.Second-patientLinger; got != want {
+		t.Errorf("a pause of %v, want %v", got, want)
+	}
+	for d.settle == nil && d.now < time.Minute {
+		d.sleep(time.Second)
+	}
+	if got, want := d.settled(store.SettleDone, nil)[0].Delay, 5*time.Second-patientLinger; got != want {
+		t.Errorf("repeated with a pause of %v, want %v as before", got, want)
+	}
+	d.baseline()
+}
+
+// An outcome that somebody may wait for takes the others along and does not wait for a claim: one after a short pause, the end of a command, the first
+// outcome of one, and what frees room under a limit.
+func TestOutcomesThatMatterDoNotWaitForAClaim(t *testing.T) {
+	held := func(c *store.Command) { c.Holds = []store.Hold{{LimitKey: store.LimitKey{Limit: "l"}}} }
+	for name, act := range map[string]func(*driver){
+		"short pause": func(d *driver) { d.poll(nil, patientDelay-1) },
+		"limit":       func(d *driver) { d.poll(held, time.Minute) },
+		"first run":   func(d *driver) { d.poll(func(c *store.Command) { c.Status = store.Pending }, time.Minute) },
+		"end": func(d *driver) {
+			cmd := d.cmd("e")
+			cmd.Status = store.Processing
+			d.claimed([]store.Grant{{Lane: store.Repoll, Items: []*store.Command{cmd}}}, nil)
+			d.end(d.live[0], store.OutcomeDone)
+		},
+		"drain": func(d *driver) { d.c.Drain(d.now, time.Second); d.step() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDriver(t, nil)
+			d.poll(nil, time.Minute)
+			d.c.Woken(d.now, store.Wake{Kind: store.WakeAll})
+			d.c.settle.call = &SettleCall{} // one is in flight, so that the claim goes alone
+			d.step()
+			d.c.settle.call = nil
+			act(d)
+			if d.settle == nil {
+				t.Fatal("it waits")
+			}
+			d.settled(store.SettleDone, nil)
+		})
+	}
+}
