@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,5 +189,36 @@ func TestFault42BothGenerationsCanBeCancelled(t *testing.T) {
 	r.cancel("a")
 	if x := r.results("res-a", 1, 5*time.Second)[0]; x.ErrorCode != wire.CodeCancelled || x.Token != second.Internal.Token {
 		t.Errorf("%+v", x)
+	}
+}
+
+// A request that takes its processor with it, each time, ends with the fifth and says why; others are answered meanwhile.
+func TestFault11Poison(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *config.Config) { c.Store.Visibility = time.Second })
+	var poison atomic.Int64
+	r.gate.answer = func(_ http.ResponseWriter, req *http.Request, _ string) {
+		if req.URL.Path == "/poison" {
+			poison.Add(1)
+			<-req.Context().Done()
+		}
+	}
+	m := member("poison", 5*time.Minute, func(m *wire.Member) { m.Data.Endpoint = "/poison" })
+	r.submit(m)
+	for i := range int64(5) {
+		victim := r.process(r.cfg)
+		r.until("it has the request", 40*time.Second, func() bool { return poison.Load() == i+1 })
+		r.submit(member(fmt.Sprint("neighbour", i), 5*time.Minute, nil))
+		if x := r.results("res-a", 1, 30*time.Second)[0]; x.StatusCode != 200 {
+			t.Errorf("%+v", x)
+		}
+		r.kill(victim)
+	}
+	r.start(r.cfg)
+	if x := r.results("res-a", 1, 40*time.Second)[0]; x != *wire.Failure("poison", m.Internal.Token, wire.CodeInference, "the processor died each time it sent the request") {
+		t.Errorf("%+v", x)
+	}
+	if n := poison.Load(); n != 5 {
+		t.Errorf("it was sent %d times", n)
 	}
 }

@@ -44,8 +44,15 @@ func quotaGate(kind string, params config.Params) *config.Gate {
 
 // A tenant over its quota, with many requests of early deadlines, delays nobody else.
 func TestFault17OverQuotaTenant(t *testing.T) {
+	for _, policy := range []string{config.RandomRobin, config.TierPriority} {
+		t.Run(policy, func(t *testing.T) { overQuota(t, policy) })
+	}
+}
+
+func overQuota(t *testing.T, policy string) {
 	t.Parallel()
 	r := newRig(t, func(c *config.Config) {
+		c.Dispatch.Policy = policy
 		c.Queues[0].Gate = quotaGate("redis-quota", config.Params{"limit": 1, "mode": "concurrency"})
 	})
 	release := make(chan struct{})
