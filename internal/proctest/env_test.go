@@ -29,10 +29,12 @@ type env struct {
 	j     *journal        // of the test
 	procs []*process
 
-	tails  []*tail
-	events []event
-	ids    []string // submitted and acknowledged
-	lossy  []window // of a server that forgot
+	tails   []*tail
+	events  []event
+	ids     []string        // submitted and acknowledged
+	lossy   []window        // of a server that forgot
+	spoiled bool            // the store goes wrong at times
+	gone    map[string]bool // deleted by a user
 }
 
 // window is a time in which an acknowledgement may be forgotten.
@@ -202,7 +204,7 @@ func (e *env) ended(d time.Duration) {
 	for end := time.Now().Add(d); ; time.Sleep(50 * time.Millisecond) {
 		open = open[:0]
 		for _, c := range e.get() {
-			if c.cmd == nil && !e.excused(c.id) || c.cmd != nil && !c.cmd.Status.Terminal() {
+			if c.cmd == nil && !e.gone[c.id] && !e.excused(c.id) || c.cmd != nil && !c.cmd.Status.Terminal() {
 				open = append(open, c.String())
 			}
 		}

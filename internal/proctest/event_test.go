@@ -30,6 +30,7 @@ const (
 	evStop   = "stop"   // Text is the process that does not run now
 	evResume = "resume" // Text is the process that is about to run again
 	evFault  = "fault"  // something was done to the store
+	evUser   = "user"   // a user did something to commands; Text is what
 	evHeal   = "heal"   // and undone
 )
 

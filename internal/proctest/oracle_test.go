@@ -64,7 +64,7 @@ func (e *env) nothingLost(readings []reading) {
 	for _, r := range readings {
 		switch {
 		case r.cmd == nil:
-			if !e.excused(r.id) {
+			if !e.gone[r.id] && !e.excused(r.id) {
 				e.t.Errorf("lost: %s was acknowledged and is not there", r.id)
 			}
 			continue
@@ -73,11 +73,11 @@ func (e *env) nothingLost(readings []reading) {
 			continue
 		}
 		as := accepted[r.id]
-		if len(as) > 1 && !e.excused(r.id) {
+		if len(as) > 1 && !e.gone[r.id] && !e.excused(r.id) {
 			e.t.Errorf("%s ended %d times: %+v", r.id, len(as), as)
 		}
 		// The handlers return their lease as the result. The last answer may have been lost with its process.
-		if n := len(as); n > 0 && r.cmd.Status == store.Succeeded && string(r.cmd.Result) != as[n-1].Lease && !e.excused(r.id) {
+		if n := len(as); n > 0 && r.cmd.Status == store.Succeeded && !r.cmd.Tombstone && string(r.cmd.Result) != as[n-1].Lease && !e.excused(r.id) {
 			e.t.Errorf("%s ended by lease %s, and its result is that of %s", r.id, as[n-1].Lease, r.cmd.Result)
 		}
 	}
@@ -127,12 +127,13 @@ const lateness = 250 * time.Millisecond
 // oneLive: when an invocation starts, no other one of its command is live.
 func (e *env) oneLive() {
 	e.t.Helper()
-	byID := map[string][]*invocation{}
+	byID, broken := map[string][]*invocation{}, e.touched("cancel force", "delete")
 	for _, inv := range e.invocations() {
 		for _, older := range byID[inv.id] {
 			switch at := inv.start; {
 			case older.end <= at, older.fenced <= at+int64(lateness), e.stopped(older.proc, at):
 			case len(e.lossy) > 0 && e.excused(inv.id):
+			case slices.ContainsFunc(broken[inv.id], func(w window) bool { return w.to >= older.start && w.from <= at }): // a user has ended the older lease
 			default:
 				e.t.Errorf("%s: %s starts it under lease %s while %s runs it under %s, started %v before, neither fenced nor stopped",
 					inv.id, inv.proc, inv.lease, older.proc, older.lease, time.Duration(at-older.start))
@@ -140,6 +141,21 @@ func (e *env) oneLive() {
 		}
 		byID[inv.id] = append(byID[inv.id], inv)
 	}
+}
+
+// touched are the calls of users about each command, of some kinds or all.
+func (e *env) touched(kinds ...string) map[string][]window {
+	all := map[string][]window{}
+	for i := range e.events {
+		ev := &e.events[i]
+		if ev.Kind != evUser || len(kinds) > 0 && !slices.Contains(kinds, ev.Text) {
+			continue
+		}
+		for _, it := range ev.Items {
+			all[it.ID] = append(all[it.ID], window{ev.Sent, ev.At})
+		}
+	}
+	return all
 }
 
 // stopped reports whether a process was stopped by a signal at a time, or had died.

@@ -97,8 +97,30 @@ func (r *recorder) Settle(ctx context.Context, req store.SettleRequest) ([]store
 		}
 	}
 	r.j.add(e)
+	r.followUps(&req, res, err, e.Sent)
 	if done && r.taken != nil {
 		r.taken()
 	}
 	return res, err
+}
+
+// followUps writes down what came in with the end of others: for sure, or maybe, where the answer was lost.
+func (r *recorder) followUps(req *store.SettleRequest, res []store.SettleResult, err error, sent int64) {
+	sure, maybe := event{Kind: evSubmit, Sent: sent}, event{Kind: evSubmit, Sent: sent, Text: "the answer was lost"}
+	for i := range req.Items {
+		for j := range req.Items[i].FollowUps {
+			it := item{ID: req.Items[i].FollowUps[j].ID}
+			switch {
+			case err != nil || res[i].State == store.SettleAlready || res[i].State == store.SettleUnknown:
+				maybe.Items = append(maybe.Items, it)
+			case res[i].State == store.SettleDone && res[i].FollowUps[j].Err == nil:
+				sure.Items = append(sure.Items, it)
+			}
+		}
+	}
+	for _, e := range []event{sure, maybe} {
+		if len(e.Items) > 0 {
+			r.j.add(e)
+		}
+	}
 }

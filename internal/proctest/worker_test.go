@@ -26,6 +26,8 @@ type spec struct {
 	Permits int    // in each lane
 	Drain   time.Duration
 	V       time.Duration // visibility timeout of the namespace, to tell a stop
+	// Faults is the probability that a call of the store goes wrong: refused, made with its answer lost, late, or never answered.
+	Faults float64
 	// DieTaken kills the process between the moment in which the store has taken a result and that in which the worker would know.
 	DieTaken bool
 }
@@ -35,6 +37,8 @@ type params struct {
 	Ms    int    // how long an invocation takes
 	Polls int    // how often a long command is checked
 	Until string // the file whose existence ends the invocation
+	Queue string // of a storm: where its follow-ups go
+	Depth int    // of a storm: how many generations of follow-ups there may be
 }
 
 // runWorker is the whole life of a worker process. SIGTERM drains it.
@@ -63,7 +67,7 @@ func (sp *spec) run() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	rec := &recorder{Store: st, j: j}
+	rec := &recorder{Store: spoiled(st, sp.Faults, sp.V), j: j}
 	if sp.DieTaken {
 		rec.taken = func() {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -78,7 +82,7 @@ func (sp *spec) run() (err error) {
 		name = sp.Proc
 	}
 	w, err := twolane.NewWorker(c, twolane.WorkerConfig{
-		Name: name, Concurrency: twolane.Lanes{Intake: sp.Permits, Repoll: sp.Permits}, PollInterval: 250 * time.Millisecond, DrainBudget: sp.Drain,
+		Name: name, Queues: []twolane.QueueShare{{Name: twolane.DefaultQueue}, {Name: stormQueue}}, Concurrency: twolane.Lanes{Intake: sp.Permits, Repoll: sp.Permits}, PollInterval: 250 * time.Millisecond, DrainBudget: sp.Drain,
 	})
 	if err != nil {
 		return err
@@ -136,6 +140,7 @@ func (h handlers) bind(w *twolane.Worker) {
 	twolane.Handle(w, "deaf", twolane.Handler[params, int]{Execute: h.watched(h.deaf)})
 	twolane.Handle(w, "long", twolane.Handler[params, int]{Execute: h.watched(long), Check: h.watched(long)})
 	twolane.Handle(w, "exit", twolane.Handler[params, int]{Execute: h.watched(exit)})
+	h.bindStorm(w)
 }
 
 // watched writes down the life of an invocation.
