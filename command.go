@@ -85,8 +85,8 @@ type Command struct {
 
 	State     []byte // what Processing saved
 	Result    []byte
-	Error     string // of the last failure
-	Progress  []byte
+	Error     string  // of the last failure
+	Progress  []byte  // what its handler said last (see [JobInfo.Progress]); it goes with the end
 	Events    []Event // the last 16 that are not uneventful polls, oldest first
 	Tombstone bool    // only the id and how it ended are still known
 

@@ -91,8 +91,8 @@ func (j *JobInfo) CancelReason() string { return j.item.Cmd.CancelReason }
 func (j *JobInfo) Context() context.Context { return j.item.Context() }
 
 // Progress stores something for people to see while the command runs, encoded as Params are; at most 4 KiB. It is sent with the next
-// renewal of the lease, at the latest when the invocation ends; only the last value counts. It returns ErrLeaseLost if the lease can no
-// longer be relied on: then the context ends as well.
+// renewal of the lease (within a quarter of the visibility timeout), at the latest when the invocation ends; only the last value counts, and it
+// goes with the end of the command. It returns ErrLeaseLost if the lease can no longer be relied on: then the context ends as well.
 func (j *JobInfo) Progress(v any) error {
 	if err := j.Alive(); err != nil {
 		return err
