@@ -157,3 +157,14 @@ func TestGatewayTLS(t *testing.T) {
 		})
 	}
 }
+
+// Requests go where the operator's URL says, whatever proxies the environment names.
+func TestNoProxy(t *testing.T) {
+	s, err := newSender(config.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.client.Transport.(*http.Transport).Proxy != nil {
+		t.Error("a proxy may be used")
+	}
+}

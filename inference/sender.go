@@ -32,9 +32,10 @@ func newSender(c *config.Config) (*sender, error) {
 	for _, p := range c.Pools {
 		workers += p.Workers
 	}
+	// No proxy, whatever the environment says: where requests go is the operator's URL alone, as it was in llm-d-async.
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSClientConfig: conf, TLSHandshakeTimeout: 10 * time.Second,
+		DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSClientConfig: conf, TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConns: workers, MaxIdleConnsPerHost: workers, IdleConnTimeout: 90 * time.Second, ExpectContinueTimeout: time.Second,
 	}
 	return &sender{most: c.HTTP.MaxResponse, client: &http.Client{

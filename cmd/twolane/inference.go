@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -17,6 +18,7 @@ import (
 	"github.com/twolane/twolane/inference/config"
 	"github.com/twolane/twolane/internal/openstore"
 	"github.com/twolane/twolane/metrics/prom"
+	"github.com/twolane/twolane/store"
 )
 
 // inferenceFlags are the flags of inference that are not llm-d-async's.
@@ -126,18 +128,34 @@ func runInference(cmd *cobra.Command, std streams, f *inferenceFlags, up *config
 	if err != nil {
 		return usage(err)
 	}
-	st, err := openstore.Open(cmd.Context(), url, &openstore.Options{Logger: log})
+	probes := &front{}
+	stop, err := serveHTTP(cfg.Serve.HealthPort, probes, nil, log)
 	if err != nil {
-		return storeError(err)
+		return err
 	}
-	defer func() { err = errors.Join(err, st.Close()) }()
+	defer stop()
 	reg := prometheus.NewRegistry()
 	measured, err := prom.New(reg)
 	if err != nil {
 		return err
 	}
-	p, err := inference.New(cfg, inference.Options{Store: st, Logger: log, Metrics: measured, Queues: func() ([]config.Queue, error) { return again(log) }, Name: "inference", Version: readVersion().Version})
-	if err != nil {
+	var st store.Store
+	var p *inference.Processor
+	ctx := cmd.Context()
+	err = probes.patiently(ctx, log, 2*time.Second, func() (err error) {
+		if st == nil {
+			if st, err = openstore.Open(ctx, url, &openstore.Options{Logger: log}); err != nil {
+				return storeError(err)
+			}
+		}
+		p, err = inference.New(cfg, inference.Options{Store: st, Logger: log, Metrics: measured, Name: "inference", Version: readVersion().Version,
+			Queues: func() ([]config.Queue, error) { return again(log) }})
+		return err
+	})
+	if st != nil {
+		defer func() { err = errors.Join(err, st.Close()) }()
+	}
+	if err != nil || p == nil { // or it was stopped while it waited
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
@@ -147,13 +165,10 @@ func runInference(cmd *cobra.Command, std streams, f *inferenceFlags, up *config
 		return err
 	}
 	defer stopMetrics()
-	stop, err := serveHTTP(cfg.Serve.HealthPort, p.Health(), nil, log)
-	if err != nil {
-		return err
-	}
-	defer stop()
+	health := p.Health()
+	probes.behind.Store(&health)
 	log.Info("requests are taken and sent", "queues", len(cfg.Queues), "pools", len(cfg.Pools), "store", openstore.Redacted(url))
-	return p.Run(cmd.Context())
+	return p.Run(ctx)
 }
 
 func inferenceLogger(w io.Writer, l config.Log) *slog.Logger {

@@ -71,14 +71,6 @@ func TestFault46InferenceRunsAnywhere(t *testing.T) {
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "answer") }))
 	defer gateway.Close()
 	dir := t.TempDir()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(program, filepath.Join(dir, "twolane")); err != nil { // by this name the test binary is the program
-		t.Fatal(err)
-	}
-	transport := filepath.Join(dir, "transport.json")
 	text := `{"queues":[{"queue_name":"request-sortedset","igw_base_url":"` + gateway.URL + `","igw_bas_url":"typo"},
 		{"queue_name":"gated","igw_base_url":"` + gateway.URL + `","gate_type":"redis","gate_params":{"address":"` + srv.URL() + `"}},
 		{"queue_name":"leased","igw_base_url":"` + gateway.URL + `","worker_pool_id":"leased"}]}`
@@ -86,40 +78,8 @@ func TestFault46InferenceRunsAnywhere(t *testing.T) {
 	if err := os.WriteFile(pools, []byte(`[{"id":"default","workers":3},{"id":"leased","workers":1,"gate_type":"redis-leased-rate","gate_params":{"address":"`+srv.URL()+`","control_key":"k"}}]`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(transport, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	health, metrics := freePort(t), freePort(t)
-	cmd := exec.Command(filepath.Join(dir, "twolane"), "inference", "-transport", "redis-sortedset", "--transport-config-file="+transport,
-		"--pool-config-file", pools, "--health-port", strconv.Itoa(health), "--metrics-port", strconv.Itoa(metrics), "--drain-timeout=2s")
-	cmd.Env = []string{"REDIS_URL=" + srv.URL(), "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
-	var log strings.Builder
-	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	defer cmd.Process.Kill()
-	get := func(port int, path string) (int, string) {
-		res, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
-		if err != nil {
-			return 0, err.Error()
-		}
-		defer res.Body.Close()
-		b, err := io.ReadAll(res.Body)
-		if err != nil {
-			return 0, err.Error()
-		}
-		return res.StatusCode, string(b)
-	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if code, body := get(health, "/readyz"); code == 200 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("not ready: %d %s\n%s", code, body, log.String())
-		}
-	}
+	p := startInference(t, srv.URL(), text, "--pool-config-file", pools)
+	p.untilReady()
 	deadline := time.Now().Add(time.Minute).Unix()
 	m := wire.Member{Kind: wire.KindPlain, Data: &wire.Data{ID: "a", Deadline: deadline, Payload: json.RawMessage(`{}`)}}
 	raw, err := m.Bytes()
@@ -141,7 +101,7 @@ func TestFault46InferenceRunsAnywhere(t *testing.T) {
 		named = append(named, "llm_d_async_async_"+name)
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // some are there after the first look
-		code, body := get(metrics, "/metrics")
+		code, body := p.get(p.metrics, "/metrics")
 		missing := slices.DeleteFunc(slices.Clone(named), func(name string) bool { return strings.Contains(body, "# TYPE "+name+" ") })
 		if code == 200 && len(missing) == 0 {
 			break
@@ -151,18 +111,122 @@ func TestFault46InferenceRunsAnywhere(t *testing.T) {
 			break
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("it ended with %v\n%s", err, log.String())
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
-	}
-	if s := log.String(); !strings.Contains(s, "the key queues[0].igw_bas_url is unknown") || strings.Contains(s, `"level":"ERROR"`) {
+	if s := p.stop(); !strings.Contains(s, "the key queues[0].igw_bas_url is unknown") || strings.Contains(s, `"level":"ERROR"`) {
 		t.Error(s)
 	}
+}
+
+// A Redis that comes up after the processor is waited for: the process lives and is not ready, and ends well when it is stopped meanwhile.
+func TestInferenceWaitsForRedis(t *testing.T) {
+	srv := redistest.Start(t)
+	if err := srv.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	const text = `{"queues":[{"queue_name":"q","igw_base_url":"http://127.0.0.1:1"}]}`
+	waits := func(p *program) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			code, body := p.get(p.health, "/readyz")
+			if code == 503 && strings.Contains(body, "waited for") {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d %s", code, body)
+			}
+		}
+		if code, body := p.get(p.health, "/healthz"); code != 200 || body != `{"status":"ok"}`+"\n" {
+			t.Errorf("%d %s", code, body)
+		}
+	}
+	p := startInference(t, srv.URL(), text)
+	waits(p)
+	if s := p.stop(); strings.Count(s, "waited for") != 1 {
+		t.Error(s)
+	}
+	p = startInference(t, srv.URL(), text)
+	waits(p)
+	if err := srv.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.untilReady()
+	if s := p.stop(); !strings.Contains(s, "Redis answers") {
+		t.Error(s)
+	}
+}
+
+// program is twolane inference as a process, with llm-d-async's flags.
+type program struct {
+	*testing.T
+	cmd             *exec.Cmd
+	health, metrics int
+	log             strings.Builder
+	ended           chan error
+}
+
+func startInference(t *testing.T, redis, transport string, more ...string) *program {
+	t.Helper()
+	dir := t.TempDir()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(binary, filepath.Join(dir, "twolane")); err != nil { // by this name the test binary is the program
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "transport.json")
+	if err := os.WriteFile(file, []byte(transport), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &program{T: t, health: freePort(t), metrics: freePort(t), ended: make(chan error, 1)}
+	p.cmd = exec.Command(filepath.Join(dir, "twolane"), append([]string{"inference", "-transport", "redis-sortedset", "--transport-config-file=" + file,
+		"--health-port", strconv.Itoa(p.health), "--metrics-port", strconv.Itoa(p.metrics), "--drain-timeout=2s"}, more...)...)
+	p.cmd.Env = []string{"REDIS_URL=" + redis, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
+	p.cmd.Stderr = &p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // it has ended, unless the test has failed
+	return p
+}
+
+func (p *program) get(port int, path string) (int, string) {
+	res, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return res.StatusCode, string(b)
+}
+
+func (p *program) untilReady() {
+	p.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if code, body := p.get(p.health, "/readyz"); code == 200 {
+			return
+		} else if time.Now().After(end) {
+			p.Fatalf("not ready: %d %s", code, body)
+		}
+	}
+}
+
+// stop stops it as Kubernetes does, and returns what it has said.
+func (p *program) stop() string {
+	p.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.Fatal(err)
+	}
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			p.Errorf("it ended with %v\n%s", err, p.log.String())
+		}
+	case <-time.After(20 * time.Second):
+		p.Fatal("it does not end")
+	}
+	return p.log.String()
 }
