@@ -86,11 +86,14 @@ func (c *lineCache) get(text string) (*lineDef, bool) {
 		return nil, false
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d := c.m[text]; d != nil { // somebody was faster
+		return d, true
+	}
 	if c.m == nil || len(c.m) >= lineCacheSize {
 		c.m = make(map[string]*lineDef)
 	}
 	c.m[text] = d
-	c.mu.Unlock()
 	return d, true
 }
 

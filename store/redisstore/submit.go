@@ -145,7 +145,7 @@ func boolArg(b bool) string {
 // appendIntake appends what script/intake.lua reads.
 func appendIntake(args []string, subs []submission) []string {
 	lines := make([]*lineDef, 0, 1)
-	var index map[*lineDef]int
+	var index map[string]int // by name: a line may have been read more than once, and is counted once in a call
 	which, delays := make([]byte, 0, 2*len(subs)), []byte(nil)
 	ids := make(map[string]struct{}, len(subs))
 	for i := range subs {
@@ -154,12 +154,12 @@ func appendIntake(args []string, subs []submission) []string {
 		n := len(lines) - 1
 		if n < 0 || lines[n] != d {
 			if index == nil {
-				index = make(map[*lineDef]int, 1)
+				index = make(map[string]int, 1)
 			}
 			var ok bool
-			if n, ok = index[d]; !ok {
+			if n, ok = index[d.base]; !ok {
 				n = len(lines)
-				lines, index[d] = append(lines, d), n
+				lines, index[d.base] = append(lines, d), n
 			}
 		}
 		which = binary.BigEndian.AppendUint16(which, uint16(n+1))
