@@ -64,7 +64,7 @@ measures SQLite in a temporary folder. Rows: ` + strings.Join(bench.Rows, ", ") 
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.StringVar(&url, "store", "", "the store: "+openstore.Forms)
-	fl.StringVar(&opt.Only, "only", "", "measure one row")
+	fl.StringVar(&opt.Only, "only", "", "measure one row, or a part of limits: cost, contended, blocked, room, tenants, as in limits/room")
 	fl.IntVar(&opt.N, "n", 0, "how many to measure (default: what suits the row)")
 	fl.IntVar(&opt.Lines, "lines", 10_000, "lines of one command each, in the last variant of process")
 	fl.BoolVar(&asJSON, "json", false, "print one JSON object a line")

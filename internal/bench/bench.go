@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 
 // Options say what to measure.
 type Options struct {
-	Only     string // a row; empty for all
+	Only     string // a row, or a part of one as in limits/room; empty for all
 	N        int    // how many; 0 for each row's own number
 	Lines    int    // of the variant of process with many lines; 0 for 10,000
 	Messages io.Writer
@@ -36,8 +37,8 @@ const payloadBytes = 200
 // Validate names what makes no sense, by its flag.
 func (o *Options) Validate() error {
 	switch {
-	case o.Only != "" && !slices.Contains(Rows, o.Only):
-		return fmt.Errorf("--only %q is none of %v", o.Only, Rows)
+	case o.Only != "" && !slices.Contains(Rows, o.Only) && !slices.Contains(limitParts, o.Only):
+		return fmt.Errorf("--only %q is none of %v or %v", o.Only, Rows, limitParts)
 	case o.N < 0 || o.N > 10_000_000:
 		return fmt.Errorf("--n %d is not between 1 and 10000000", o.N)
 	case o.Lines < 0 || o.Lines > 1_000_000:
@@ -60,7 +61,7 @@ func Run(ctx context.Context, t *Target, opt Options) error {
 		Parked: b.parked, Idle: b.idle, Recovery: b.recovery, Limits: b.limits,
 	}
 	for _, name := range Rows {
-		if opt.Only != "" && opt.Only != name {
+		if row, _, _ := strings.Cut(opt.Only, "/"); row != "" && row != name {
 			continue
 		}
 		if err := rows[name](ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,9 +16,19 @@ import (
 
 // The limits rows measure what limits cost the store, and what they leave of its promptness.
 
+// limitParts are the parts that can be run alone.
+var limitParts = []string{Limits + "/cost", Limits + "/contended", Limits + "/blocked", Limits + "/room", Limits + "/tenants"}
+
 // limits runs all of them.
 func (b *bench) limits(ctx context.Context) error {
-	return errors.Join(b.limitCost(ctx), b.limitContended(ctx), b.limitBlocked(ctx), b.limitRoom(ctx), b.limitTenants(ctx))
+	for i, part := range []func(context.Context) error{b.limitCost, b.limitContended, b.limitBlocked, b.limitRoom, b.limitTenants} {
+		if b.opt.Only == limitParts[i] || !strings.Contains(b.opt.Only, "/") {
+			if err := part(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // perGroup is a limit that counts by group.
