@@ -156,7 +156,11 @@ func TestFault40DeadlineToTheMillisecond(t *testing.T) {
 // Pushback is obeyed: 429 and 503 with Retry-After wait for as long as they say, within half of what is left; 503 without is an ordinary retry.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nil)
+	r := newRig(t, func(c *config.Config) { // a queue for each case: what throttles one leaves the others alone
+		for i := range 5 {
+			c.Queues = append(c.Queues, config.Queue{Name: fmt.Sprint("q-", i), BaseURL: c.Queues[0].BaseURL})
+		}
+	})
 	r.gate.answer = func(w http.ResponseWriter, req *http.Request, _ string) {
 		n := 0
 		for _, c := range r.gate.seen() {
@@ -175,27 +179,36 @@ func TestRetryAfter(t *testing.T) {
 		w.WriteHeader(code)
 	}
 	r.start(r.cfg)
-	for _, c := range []struct {
+	cases := []struct {
 		code      int
 		after     string
+		within    time.Duration
 		least, up time.Duration
 	}{
-		{429, "", 400 * time.Millisecond, 3 * time.Second}, {503, "", 400 * time.Millisecond, 3 * time.Second},
-		{429, "2", 1900 * time.Millisecond, 5 * time.Second}, {503, "2", 1900 * time.Millisecond, 5 * time.Second}, {500, "3600", 4 * time.Second, 12 * time.Second},
-	} {
-		id := fmt.Sprint(c.code, "-", c.after)
-		r.submit(member(id, 20*time.Second, func(m *wire.Member) { m.Data.Endpoint = fmt.Sprintf("/%s?code=%d&after=%s", id, c.code, c.after) }))
-		if x := r.results("res-a", 1, 25*time.Second)[0]; x.StatusCode != 200 {
-			t.Errorf("%s: %+v", id, x)
+		{429, "", 20 * time.Second, 400 * time.Millisecond, 3 * time.Second}, {503, "", 20 * time.Second, 400 * time.Millisecond, 3 * time.Second},
+		{429, "2", 20 * time.Second, 1900 * time.Millisecond, 5 * time.Second}, {503, "2", 20 * time.Second, 1900 * time.Millisecond, 5 * time.Second},
+		{500, "3600", 9 * time.Second, 2500 * time.Millisecond, 7 * time.Second}, // half of what is left
+	}
+	id := func(i int) string { return fmt.Sprint(cases[i].code, "-", cases[i].after) }
+	for i, c := range cases {
+		r.submit(member(id(i), c.within, func(m *wire.Member) {
+			m.Internal.RequestQueue, m.Data.Endpoint = fmt.Sprint("q-", i), fmt.Sprintf("/%s?code=%d&after=%s", id(i), c.code, c.after)
+		}))
+	}
+	for _, x := range r.results("res-a", len(cases), 25*time.Second) {
+		if x.StatusCode != 200 {
+			t.Errorf("%+v", x)
 		}
+	}
+	for i, c := range cases {
 		var at []time.Time
 		for _, call := range r.gate.seen() {
-			if strings.HasPrefix(call.path, "/"+id+"?") {
+			if strings.HasPrefix(call.path, "/"+id(i)+"?") {
 				at = append(at, call.at)
 			}
 		}
 		if len(at) != 2 || at[1].Sub(at[0]) < c.least || at[1].Sub(at[0]) > c.up {
-			t.Errorf("%s: calls at %v", id, at)
+			t.Errorf("%s: calls at %v", id(i), at)
 		}
 	}
 }

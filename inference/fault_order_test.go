@@ -197,9 +197,9 @@ func tiers(t *testing.T, held bool, ageing time.Duration) {
 	to := func(q string) func(*wire.Member) {
 		return func(m *wire.Member) { m.Internal.RequestQueue, m.Internal.ResultQueue = q, "res-"+q }
 	}
-	n := 1200
+	n := 400
 	if ageing > 0 {
-		n = 10_000 // more than are worked off in any time that the test may take
+		n = 2000 // more than are worked off in any time that the test may take
 	}
 	for i := range n / 100 {
 		r.fillMembers("q-i", 100, func(j int) *wire.Member { return member(fmt.Sprint("i", i*100+j), time.Hour, to("q-i")) })

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -119,6 +120,9 @@ func (r *rig) oneRecordEach(list string, tokens map[string]string, exactly bool,
 	}
 	r.until(fmt.Sprintf("%d requests are answered", len(tokens)), within, func() bool {
 		clear(seen)
+		if r.length(list) < len(tokens) {
+			return false
+		}
 		read()
 		return len(seen) == len(tokens)
 	})
@@ -132,43 +136,59 @@ func (r *rig) oneRecordEach(list string, tokens map[string]string, exactly bool,
 	}
 }
 
-func chaosRounds() int {
-	if os.Getenv("TWOLANE_CHAOS") == "full" {
-		return 100
+// length is how many records a list has.
+func (r *rig) length(list string) int {
+	r.Helper()
+	n, err := strconv.Atoi(r.do("LLEN", list)[0])
+	if err != nil {
+		r.Fatal(err)
 	}
-	return 25
+	return n
 }
 
-// A processor is killed at any moment with 64 requests in flight. Every request ends in exactly one record, where store and lists are one Redis.
-func TestFault01Kill(t *testing.T) { // not beside other tests: eight rounds at a time are load enough
+// full says that there is time for tests at their real lengths.
+func full() bool { return os.Getenv("TWOLANE_CHAOS") == "full" }
+
+// eightAtATime runs rounds of a test.
+func eightAtATime(t *testing.T, n int, run func(t *testing.T, i int)) {
 	rounds := make(chan int)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for i := range rounds {
-				t.Run(fmt.Sprint(i), func(t *testing.T) { killRound(t, true, i%8 == 7, func(c *config.Config) {}) })
+				t.Run(fmt.Sprint(i), func(t *testing.T) { run(t, i) })
 			}
 		})
 	}
-	for i := range chaosRounds() {
+	for i := range n {
 		rounds <- i
 	}
 	close(rounds)
 	wg.Wait()
 }
 
+// A processor is killed at any moment with 64 requests in flight. Every request ends in exactly one record, where store and lists are one Redis.
+func TestFault01Kill(t *testing.T) { // not beside other tests: eight rounds at a time are load enough
+	n := 25
+	if full() {
+		n = 100
+	}
+	eightAtATime(t, n, func(t *testing.T, i int) { killRound(t, true, i%8 == 7, func(c *config.Config) {}) })
+}
+
 // The same with the requests kept elsewhere: at least one record, with the same token.
 func TestKillWithTheStoreElsewhere(t *testing.T) {
-	for _, kind := range []string{"sqlite", "redis"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			url := "sqlite:" + filepath.Join(t.TempDir(), "q.db")
-			if kind == "redis" {
-				url = redistest.Start(t).URL() + "?namespace=elsewhere"
-			}
-			killRound(t, false, true, func(c *config.Config) { c.Store.URL = url })
-		})
+	n := 4
+	if full() {
+		n = 50
 	}
+	eightAtATime(t, n, func(t *testing.T, i int) {
+		url := "sqlite:" + filepath.Join(t.TempDir(), "q.db")
+		if i%2 == 1 {
+			url = redistest.Start(t).URL() + "?namespace=elsewhere"
+		}
+		killRound(t, false, i%4 < 2, func(c *config.Config) { c.Store.URL = url })
+	})
 }
 
 // killRound kills one processor, or two: requests that were lost twice are suspects and run one by one, after a pause.
@@ -178,25 +198,26 @@ func killRound(t *testing.T, exactly, twice bool, change func(*config.Config)) {
 		change(c)
 	})
 	r.gate.answer = func(w http.ResponseWriter, req *http.Request, body string) {
-		time.Sleep(time.Duration(5+rand.IntN(150)) * time.Millisecond)
+		time.Sleep(time.Duration(20+rand.IntN(200)) * time.Millisecond)
 		io.WriteString(w, body)
 	}
 	first := r.process(r.cfg)
-	const n = 200
+	const n = 144 // 64 of them at once
 	tokens := map[string]string{}
+	var ms []*wire.Member
 	for i := range n {
 		m := member(fmt.Sprintf("req-%d", i), 5*time.Minute, nil)
-		tokens[m.Internal.Token] = m.Data.ID
-		r.submit(m)
+		tokens[m.Internal.Token], ms = m.Data.ID, append(ms, m)
 	}
+	r.submit(ms...)
 	r.until("some are in flight", 60*time.Second, func() bool { return r.gate.count() >= 1 })
-	time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
+	time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
 	r.kill(first)
 	second := r.process(r.cfg)
 	if twice {
 		before := r.gate.count()
 		r.until("the second goes on", 60*time.Second, func() bool {
-			return r.gate.count() > before || len(r.do("LRANGE", "res-a", "0", "-1")) == n
+			return r.gate.count() > before || r.length("res-a") == n
 		})
 		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
 		r.kill(second)

@@ -217,6 +217,7 @@ func member(id string, within time.Duration, change func(*wire.Member)) *wire.Me
 // submit submits requests with the commands of the producer library.
 func (r *rig) submit(ms ...*wire.Member) {
 	r.Helper()
+	var cmds rueidis.Commands
 	for _, m := range ms {
 		raw, err := m.Bytes()
 		if err != nil {
@@ -224,12 +225,13 @@ func (r *rig) submit(ms ...*wire.Member) {
 		}
 		ttl := max(time.Until(time.Unix(m.Data.Deadline, 0)), time.Millisecond)
 		b := r.redis.B()
-		for _, res := range r.redis.DoMulti(r.Context(), b.Multi().Build(), b.Del().Key(wire.CancelKey(m.Data.ID)).Build(),
+		cmds = append(cmds, b.Multi().Build(), b.Del().Key(wire.CancelKey(m.Data.ID)).Build(),
 			b.Set().Key(wire.ActiveKey(m.Data.ID)).Value(m.Internal.Token).Px(ttl).Build(),
-			b.Zadd().Key(m.Internal.RequestQueue).ScoreMember().ScoreMember(float64(m.Data.Deadline), string(raw)).Build(), b.Exec().Build()) {
-			if err := res.Error(); err != nil {
-				r.Fatal(err)
-			}
+			b.Zadd().Key(m.Internal.RequestQueue).ScoreMember().ScoreMember(float64(m.Data.Deadline), string(raw)).Build(), b.Exec().Build())
+	}
+	for _, res := range r.redis.DoMulti(r.Context(), cmds...) {
+		if err := res.Error(); err != nil {
+			r.Fatal(err)
 		}
 	}
 }
@@ -295,10 +297,12 @@ func (r *rig) do(args ...string) []string {
 // until waits for something to be so.
 func (r *rig) until(what string, within time.Duration, is func() bool) {
 	r.Helper()
-	for end := time.Now().Add(within); !is(); {
-		if time.Now().After(end) {
+	// Many tests wait at once, and what they wait for is to have the machine: the longer it takes, the less often they look.
+	began := time.Now()
+	for pause := time.Millisecond; !is(); pause = min(pause*3/2, 25*time.Millisecond) {
+		if time.Since(began) > within {
 			r.Fatalf("%s: not within %v", what, within)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }

@@ -57,6 +57,15 @@ func (cl *claimer) wake(c *Core) time.Duration {
 	return max(1, cl.next)
 }
 
+// soon lets a claim follow at once.
+func (cl *claimer) soon() {
+	if cl.flight {
+		cl.woken = true
+		return
+	}
+	cl.next = 0
+}
+
 // dueIn notes that a command of ours falls due in d.
 func (cl *claimer) dueIn(now, d time.Duration) {
 	at := max(now+d, cl.floor)

@@ -219,8 +219,9 @@ func (c *Core) leave(inv *Invocation) {
 	} else {
 		c.release(inv)
 	}
-	if c.suspect == inv {
+	if c.suspect == inv { // the next one need not wait
 		c.suspect = nil
+		c.claim.soon()
 	}
 }
 

@@ -23,7 +23,6 @@ type sharer struct {
 	// take or for what is reserved, because Free bounds only their sum.
 	reserveNext [2]bool
 	claim       int // claims answered
-	flag        int // want that may have a suspect
 	idle        bool
 	order       []int
 	shares      []int
@@ -98,11 +97,13 @@ func (s *sharer) ask(c *Core, call *ClaimCall) {
 	}
 }
 
-// admitSuspect lets one of the wants have a suspect.
+// admitSuspect lets a suspect in, whichever want has the first: a claim brings one at most.
 func (s *sharer) admitSuspect(c *Core, now time.Duration, call *ClaimCall) {
-	if n := len(call.Req.Wants); n > 0 && !c.suspectYoung(now) {
-		s.flag = (s.flag + 1) % n
-		call.Req.Wants[s.flag].Suspect = true
+	if c.suspectYoung(now) {
+		return
+	}
+	for i := range call.Req.Wants {
+		call.Req.Wants[i].Suspect = true
 	}
 }
 
