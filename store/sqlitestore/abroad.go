@@ -18,12 +18,18 @@ type abroad struct {
 const maxAwaited = 1000
 
 // lookAbroad finds out whether another process has written, and wakes who waits for what it wrote. It runs in the writer, outside a
-// transaction, so that our own commits do not count: data_version tells a connection only what others did.
+// transaction, so that our own commits do not count: data_version tells a connection only what others did. While nobody writes, a look is a look at
+// some bytes of shared memory.
 func (w *writer) lookAbroad() {
+	log, ok := w.c.LogState()
+	if ok && log == w.log && !w.foreign {
+		return
+	}
 	v, err := w.pragma("PRAGMA data_version")
 	if err != nil {
 		return // the next call will say so
 	}
+	w.log = log
 	if v == w.version && !w.foreign {
 		return
 	}

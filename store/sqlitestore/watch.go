@@ -10,7 +10,7 @@ import (
 )
 
 // pollEvery is how often an idle process that watches looks whether another one has written.
-const pollEvery = 20 * time.Millisecond
+const pollEvery = 25 * time.Millisecond
 
 // watchers are the receivers of wake-ups of this process.
 type watchers struct {

@@ -65,9 +65,10 @@ type writer struct {
 	foreign  bool  // another process has written since watchers were told
 	looked   time.Time
 	seen     abroad
-	buffered bool // commits flush to the disk unless told to be lazy
-	full     bool // commits flush to the disk now
-	synced   bool // PRAGMA synchronous says so
+	log      lite.LogState // as it was when this process last looked
+	buffered bool          // commits flush to the disk unless told to be lazy
+	full     bool          // commits flush to the disk now
+	synced   bool          // PRAGMA synchronous says so
 	numbers  numbers
 	crowd    int // calls that came together lately
 	steps    int // of maintenance

@@ -52,7 +52,8 @@ type Conn struct {
 	arena   arena
 	log     *logBuffer // see BufferLog
 	methods uintptr
-	active  int // statements that are bound or stepped and not reset
+	index   uintptr // see LogState; 0 is not known
+	active  int     // statements that are bound or stepped and not reset
 	stmts   map[string]*Stmt
 }
 
