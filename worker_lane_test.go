@@ -189,6 +189,7 @@ func TestStarvationIsSaid(t *testing.T) {
 		{"permits", "all 4 permits are held", nil, nil},
 		{"queue_paused", "", func(r *rig) { r.pause(twolane.PauseAll) }, func(r *rig) { r.pause(twolane.PauseNone) }},
 		{"rate", "default/intake", func(r *rig) { r.rate(1e-5) }, func(r *rig) { r.rate(0) }},
+		{"limit", "vms", func(r *rig) { r.vms(0) }, func(r *rig) { r.vms(9) }},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			rigged(t, 0, func(r *rig) {
@@ -248,6 +249,13 @@ func (r *rig) pause(m twolane.PauseMode) {
 		err = r.client.Pause(r.Context(), "default", m, time.Time{})
 	}
 	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) vms(most int) {
+	r.Helper()
+	if err := r.client.SetLimit(r.Context(), twolane.Limit{Name: "vms", Max: most}); err != nil {
 		r.Fatal(err)
 	}
 }

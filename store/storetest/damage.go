@@ -43,4 +43,27 @@ var damageCases = []kase{
 		f.Pass(3 * f.v)
 		f.claim1("w2", store.Intake, "a")
 	}},
+	{"F002_slot_without_lease", "a command whose lease is gone holds no slot for ever: another one gets in, and so does it", func(f *fixture) {
+		if f.h.Damage == nil {
+			f.Skip("the store cannot be damaged from outside")
+		}
+		f.limits(store.Limit{Name: "l", Max: 1})
+		f.submit(sub("a"), sub("b"))
+		first := f.claim("w1", store.Intake, 2)
+		f.check(len(first) == 1, "%d run under a limit of 1", len(first))
+		if !f.h.Damage(f.T, f.s, first[0].ID, PartLease) {
+			f.Skip("record and lease are one")
+		}
+		f.audit = false // what follows is what comes of the damage
+		for done, end := 0, f.now.Add(100*f.v); done < 2; {
+			f.Pass(f.v)
+			f.check(f.now < end, "%d of 2 have ended", done)
+			for _, c := range f.claim("w2", store.Intake, 2) {
+				f.members("l", "", 1)
+				f.settle(c, store.OutcomeDone)
+				done++
+			}
+		}
+		f.members("l", "", 0)
+	}},
 }
