@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/twolane/twolane"
 	"github.com/twolane/twolane/inference/config"
 	"github.com/twolane/twolane/inference/wire"
 	"github.com/twolane/twolane/internal/openstore"
@@ -117,6 +119,27 @@ func (r *rig) config(change func(*config.Config)) *config.Config {
 		r.Fatal(err)
 	}
 	return cfg
+}
+
+// configure changes the store before there is a processor.
+func (r *rig) configure(change func(*twolane.Config)) {
+	r.Helper()
+	url, err := StoreURL(r.cfg)
+	if err != nil {
+		r.Fatal(err)
+	}
+	st, err := openstore.Open(r.Context(), url, nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	c := twolane.NewClient(st, nil)
+	_, err = c.Configure(r.Context(), func(cfg *twolane.Config) error {
+		change(cfg)
+		return nil
+	})
+	if err := errors.Join(err, c.Close(), st.Close()); err != nil {
+		r.Fatal(err)
+	}
 }
 
 // running is a processor that runs.
