@@ -98,28 +98,34 @@ func (a *attempt) run(ctx context.Context) (twolane.Outcome, error) {
 	case !got:
 		return twolane.Snooze(0), nil
 	}
-	defer a.o.give()
-	try, cancel := context.WithTimeout(ctx, a.p.cfg.HTTP.Timeout)
-	defer cancel()
-	n := a.p.numbers.of(a.q)
-	n.sent()
-	began := time.Now()
-	res, err := a.p.sender.send(try, r.target, r.header, r.body)
-	took := time.Since(began)
-	n.answered(took)
-	a.o.ahead.observe(took)
+	res, err := a.send(ctx, r)
 	a.judge(ctx, res, err)
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return a.answer(ctx, res)
 	case errors.Is(err, errTooLarge):
-		n.ended(endedFailed)
+		a.p.numbers.of(a.q).ended(endedFailed)
 		return a.fail(wire.CodeInference, err.Error()), nil
 	case cause == nil: // it was the attempt that failed
 		return a.again(ctx, &sendError{err}, 0, nil)
 	default: // cancelled, lost, draining, or over its deadline: the engine knows which
 		return twolane.Outcome{}, cause
 	}
+}
+
+// send makes one attempt with the slot that was taken, and gives the slot to whoever waits for it.
+func (a *attempt) send(ctx context.Context, r *outgoing) (*response, error) {
+	defer a.o.give()
+	ctx, cancel := context.WithTimeout(ctx, a.p.cfg.HTTP.Timeout)
+	defer cancel()
+	n := a.p.numbers.of(a.q)
+	n.sent()
+	began := time.Now()
+	res, err := a.p.sender.send(ctx, r.target, r.header, r.body)
+	took := time.Since(began)
+	n.answered(took)
+	a.o.ahead.observe(took)
+	return res, err
 }
 
 // sendError says that no response came, in the words of llm-d-async.
