@@ -148,8 +148,10 @@ func TestFault40DeadlineToTheMillisecond(t *testing.T) {
 	if x := r.results("res-a", 1, 10*time.Second)[0]; x.ErrorCode != wire.CodeDeadline {
 		t.Errorf("%+v", x)
 	}
-	if late := (<-ended).Sub(end); late < -5*time.Millisecond || late > 250*time.Millisecond {
-		t.Errorf("the gateway was cut off %v after the deadline", late)
+	late := (<-ended).Sub(end)
+	t.Logf("the gateway was cut off %v after the deadline", late)
+	if late < -5*time.Millisecond || late > 250*time.Millisecond {
+		t.Error("that is not at the deadline")
 	}
 }
 
