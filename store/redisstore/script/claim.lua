@@ -14,9 +14,9 @@
 local err = begin(true)
 if err then return err end
 local M = maintain()
-local last = call('GET', P .. 'k|' .. worker)
+local last = call('GETRANGE', P .. 'k|' .. worker, 0, #nonce)
 if last == '-' then return {M, {}, 0, '', {}, {}, {}} end -- it has taken itself off
-if last and sub(last, 1, #nonce + 1) == nonce .. ' ' then return again(sub(last, #nonce + 2), nonce) end
+if last == nonce .. ' ' then return again(sub(call('GET', P .. 'k|' .. worker), #nonce + 2), nonce) end
 ready()
 local a, report, keys, rooms, more = 8, {}, {}, {}, sub(ARGV[6], 1, 1) == '!' and {} or nil
 for n in string.gmatch(ARGV[6], '%d+') do rooms[#rooms + 1] = {left = tonumber(n)} end

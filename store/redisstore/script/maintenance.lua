@@ -1,5 +1,6 @@
 -- maintenance.lua: bounded maintenance of the whole namespace: at most 100 items of each kind, and 150 in all.
 local LEFT = 150
+local leases = 0 -- how many there were after the reaping
 -- dueof is some members of a sorted set with a score of at most t; if there are more, the answer says so.
 local function dueof(key, t)
   local most = min(BOUND, LEFT)
@@ -54,7 +55,8 @@ local function maintain()
     H.flush()
   end
   -- a lease without its end, or an end without its lease, heals: it ends now
-  if call('HLEN', P .. 'T') ~= call('ZCARD', P .. 'L') then
+  leases = call('ZCARD', P .. 'L')
+  if call('HLEN', P .. 'T') ~= leases then
     local H = lib()
     local s = call('HRANDFIELD', P .. 'T', BOUND)
     if #s > 0 then

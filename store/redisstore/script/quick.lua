@@ -137,10 +137,10 @@ local function quickdone(id, name, cur, r, blob)
     ev = spack('<BI2', 1, #e) .. e
     EVENT[o] = ev
   end
-  local res = ''
-  if blob then res, f1 = spack('<I4', #blob) .. blob, f1 + 32 end
+  local size = ''
+  if blob then size, f1 = spack('<I4', #blob), f1 + 32 end
   qset[#qset + 1], qset[#qset + 2] = P .. 'c|' .. id, '\1\3\9' .. sub(r, 4, 15) .. string.char(3 + f0, f1 + 128, f2, 0) .. sub(r, 20, 44) ..
-    runs .. string.char(#name) .. name .. times .. opts .. res .. ev .. sub(r, p)
+    runs .. string.char(#name) .. name .. times .. opts .. size .. (blob or '') .. ev .. sub(r, p)
   local l = qfin[d.fin]
   if not l then
     l = {}
@@ -186,7 +186,7 @@ local function quickpoll(id, name, cur, r, opt, blob)
   end
   local due, grid = run + max(opt.delay, 100), opt.grid
   if grid > 1 then due = floor((due + grid - 1) / grid) * grid end
-  local opts, state, rest, flags = '', '', '', nil
+  local opts, size, flags = '', '', nil
   if opt.setstate then -- the state is the first blob: no metadata
     if f1 % 2 == 1 then
       opts = sub(r, p, p + 19)
@@ -194,7 +194,7 @@ local function quickpoll(id, name, cur, r, opt, blob)
     end
     if band(f1, 8) ~= 0 then p = p + 4 + sunpack('<I4', r, p) else f1 = f1 + 8 end
     flags = string.char(f0, f1, f2, 0)
-    state = spack('<I4', #blob) .. blob
+    size = spack('<I4', #blob)
   else
     flags = sub(r, 16, 19)
   end
@@ -203,7 +203,7 @@ local function quickpoll(id, name, cur, r, opt, blob)
   local runs = spack('<I6I6I4I4I4I2B', 0, due, starts + 1, polls + 1, 0, 0, 0)
   if kept then runs = runs .. kept end
   qset[#qset + 1], qset[#qset + 2] = P .. 'c|' .. id, sub(r, 1, 15) .. flags .. sub(r, 20, 44) ..
-    runs .. string.char(#name) .. name .. times .. opts .. state .. sub(r, p)
+    runs .. string.char(#name) .. name .. times .. opts .. size .. (opt.setstate and blob or '') .. sub(r, p)
   local line = sub(r, 21, 36) .. 'k0'
   local l = qline[line]
   if not l then

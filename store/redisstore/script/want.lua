@@ -2,6 +2,7 @@
 -- picked out of the lines and into the leases. It answers: granted, why no more, when that may change in ms, and the key of a limit.
 local worker, nonce, bytes = ARGV[1], ARGV[2], tonumber(ARGV[5])
 local free = {i = tonumber(ARGV[3]), k = tonumber(ARGV[4])}
+local LONG = string.rep('-', 65)
 local MOST = 300         -- commands that one call hands out
 local T0 = false         -- the token before the first of this call
 local throttles          -- whether some rate is throttled
@@ -173,7 +174,14 @@ local function leaseall()
     zl[j - 1], zl[j] = til, id
     th[j - 1], th[j] = id, decimal(T + i) .. tail .. (tails[first + i - 1] or '')
   end
-  call('ZADD', P .. 'L', unpack(zl))
+  if leases == 0 and m > 8 then -- one long member lets the server keep the set as a tree, not as a list through which each lease is looked for
+    call('ZADD', P .. 'L', 0, LONG)
+    call('ZADD', P .. 'L', unpack(zl))
+    call('ZREM', P .. 'L', LONG)
+  else
+    call('ZADD', P .. 'L', unpack(zl))
+  end
+  leases = leases + m
   call('HSET', P .. 'T', unpack(th))
   if #w.xrem > 0 then call('ZREM', P .. 'x', unpack(w.xrem)) end
   if #w.asked > 0 then call('SADD', P .. 'cx', unpack(w.asked)) end
