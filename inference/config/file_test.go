@@ -128,6 +128,26 @@ func TestFileReloadsQueues(t *testing.T) {
 	}
 }
 
+// The file that docs/inference.md shows is one.
+func TestFileOfThePage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "inference.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, ok := strings.Cut(text, "```")
+	if !ok {
+		t.Fatal("the page shows no file")
+	}
+	c, err := Read([]byte(text))
+	if err == nil {
+		err = c.Complete()
+	}
+	if err != nil || len(c.Queues) != 1 || c.Queues[0].Gate == nil || c.Serve.Reload == 0 {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 func TestFileHidesSecrets(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "url"), []byte("redis://ann:secret@r:1\n"), 0o600); err != nil {
