@@ -29,8 +29,9 @@ func TestFault14FiftyAtOnce(t *testing.T) {
 		r.results("res-a", 50, 30*time.Second)
 		best = min(best, time.Since(began))
 	}
+	t.Logf("it took %v at best", best)
 	if best > time.Second {
-		t.Errorf("it took %v at best", best)
+		t.Error("that is more than a second")
 	}
 }
 
