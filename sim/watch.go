@@ -322,10 +322,10 @@ func (o *oracle) contexts() {
 	}
 }
 
-// othersHave reports whether a worker that is registered takes c, so that it is for that one to say why it does not start.
-func (o *oracle) othersHave(c *store.Command) bool {
+// othersHave reports whether a worker that is or was registered within d takes c, so that it is or was for that one to say why it does not start.
+func (o *oracle) othersHave(c *store.Command, d time.Duration) bool {
 	return slices.ContainsFunc(o.w.slots, func(p *proc) bool {
-		return p != nil && o.beats[p.id] > o.lease && slices.Contains(p.plan.queues, c.Queue) && slices.Contains(p.plan.types, c.Type)
+		return p != nil && o.beats[p.id].Add(d) > o.lease && slices.Contains(p.plan.queues, c.Queue) && slices.Contains(p.plan.types, c.Type)
 	})
 }
 
@@ -345,7 +345,7 @@ func (o *oracle) silent(l store.Lane, live []*store.Command) {
 			continue
 		}
 		for _, c := range live {
-			if c.Lane() == l && slices.Contains(p.plan.queues, c.Queue) && (slices.Contains(p.plan.types, c.Type) || !o.othersHave(c)) && c.Place == store.InLine && (c.Status == store.Pending || c.Due < o.runNow()-store.Millis(bound.Milliseconds())) &&
+			if c.Lane() == l && slices.Contains(p.plan.queues, c.Queue) && (slices.Contains(p.plan.types, c.Type) || !o.othersHave(c, bound)) && c.Place == store.InLine && (c.Status == store.Pending || c.Due < o.runNow()-store.Millis(bound.Milliseconds())) &&
 				w.now-o.recs[c.ID].created > bound && o.run.Sub(o.run-store.Millis(bound.Milliseconds())) > 0 && o.waited(c) > bound {
 				o.fail("silent", "%s: nothing starts in lane %s since %v, %s waits, and no word of it; suspects: %v", p.id, l, o.served[l], c.ID, c.Losses)
 				return
