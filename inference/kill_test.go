@@ -241,7 +241,18 @@ func killRound(t *testing.T, exactly, twice bool, change func(*config.Config)) {
 // Redis is away for ten seconds while requests end: nothing is lost and nothing comes twice.
 func TestFault02RedisAway(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nil)
+	t.Run("hangs", func(t *testing.T) {
+		t.Parallel()
+		redisAway(t, redistest.Start(t), (*redistest.Server).Pause, (*redistest.Server).Resume)
+	})
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		redisAway(t, redistest.Start(t, "--appendonly", "yes"), (*redistest.Server).Stop, func(s *redistest.Server) error { return s.Restart(t.Context()) })
+	})
+}
+
+func redisAway(t *testing.T, srv *redistest.Server, goes, comes func(*redistest.Server) error) {
+	r := newRigOn(t, srv, nil)
 	release := make(chan struct{})
 	r.gate.answer = func(w http.ResponseWriter, req *http.Request, body string) {
 		select {
@@ -258,14 +269,15 @@ func TestFault02RedisAway(t *testing.T) {
 		r.submit(m)
 	}
 	r.until("all are in flight", 10*time.Second, func() bool { return r.gate.count() == 64 })
-	if err := r.srv.Pause(); err != nil {
+	if err := goes(srv); err != nil {
 		t.Fatal(err)
 	}
 	close(release)
 	time.Sleep(10 * time.Second)
-	if err := r.srv.Resume(); err != nil {
+	if err := comes(srv); err != nil {
 		t.Fatal(err)
 	}
+	r.until("it answers", 10*time.Second, func() bool { return r.redis.Do(r.Context(), r.redis.B().Ping().Build()).Error() == nil })
 	r.oneRecordEach("res-a", tokens, true, 20*time.Second)
 	if n := r.gate.count(); n != 64 {
 		t.Errorf("%d calls for 64 requests", n)

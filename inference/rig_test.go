@@ -96,7 +96,12 @@ type rig struct {
 
 func newRig(t testing.TB, change func(*config.Config)) *rig {
 	t.Helper()
-	r := &rig{TB: t, srv: redistest.Start(t), gate: newGateway(t)}
+	return newRigOn(t, redistest.Start(t), change)
+}
+
+func newRigOn(t testing.TB, srv *redistest.Server, change func(*config.Config)) *rig {
+	t.Helper()
+	r := &rig{TB: t, srv: srv, gate: newGateway(t)}
 	var err error
 	if r.redis, err = r.srv.Client(); err != nil {
 		t.Fatal(err)
