@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,55 @@ func TestF076_Flip(t *testing.T) {
 		}
 	}
 	t.Logf("%d flips were told, %d hit nothing that is read", found, harmless)
+}
+
+// An index that leads to another row is told to whoever it leads astray, reader or writer; it is never taken for the row that was asked for.
+func TestF076_IndexLeadsAstray(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path, nil)
+	for i := range 40 {
+		id := fmt.Sprintf("c-%02d", i)
+		if _, err := s.Submit(t.Context(), store.SubmitRequest{Items: []store.Submission{{ID: id, Queue: "q", Type: "t", UniqueKey: "u-" + id}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeStore(t, s)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"the index of ids": "c-20", "the index of unique keys": "u-c-20"} {
+		// A record of an index: three bytes of header, of which two are types: a text, and an integer of one byte, the number of the row.
+		head := append([]byte{3, byte(13 + 2*len(text)), 1}, text...)
+		at := bytes.Index(whole, head)
+		if at < 0 || bytes.Count(whole, head) != 1 {
+			t.Fatalf("%s is not found in the file", what)
+		}
+		broken := bytes.Clone(whole)
+		broken[at+len(head)]--
+		if err := os.WriteFile(path, broken, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, path, relaxed)
+		if text == "c-20" {
+			if cs, err := s.Get(t.Context(), []string{"c-20"}, store.GetOptions{}); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("get: %+v, %v", cs, err)
+			}
+		}
+		res, err := s.Submit(t.Context(), store.SubmitRequest{Items: []store.Submission{{ID: map[bool]string{true: "c-20", false: "new"}[text == "c-20"], Queue: "q", Type: "t", UniqueKey: "u-c-20"}}})
+		if err == nil && len(res) > 0 {
+			err = res[0].Err
+		}
+		if err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("submit: %+v, %v", res, err)
+		}
+		if rep, err := s.Audit(t.Context()); err == nil && len(rep.Violations) == 0 {
+			t.Errorf("audit sees nothing of %s", what)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // readAll reads every command of a damaged file. told says that something has said that it is damaged.

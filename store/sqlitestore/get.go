@@ -20,6 +20,9 @@ func (s *Store) Get(ctx context.Context, ids []string, opt store.GetOptions) ([]
 			if err != nil {
 				return err
 			}
+			if w != nil && w.c.ID != id {
+				return misled("ids", id, w.c.ID)
+			}
 			if w == nil || purgeable(r.now, w.c) {
 				continue
 			}

@@ -45,6 +45,9 @@ func (w *writer) readable(r **row, err error) error {
 		return err
 	}
 	*r = nil
+	if err := lookAgain(w, u); err != nil {
+		return err
+	}
 	return w.setAside(u)
 }
 
@@ -59,10 +62,14 @@ func (w *writer) byID(id string) (*row, error) {
 		}
 	}
 	r, err := w.get(w.q(selectRow + "id=?").Text(id))
-	if r != nil {
-		w.numbers.note(id, r.n)
+	if err != nil || r == nil {
+		return nil, err
 	}
-	return r, err
+	if r.c.ID != id {
+		return nil, misled("ids", id, r.c.ID)
+	}
+	w.numbers.note(id, r.n)
+	return r, nil
 }
 
 // numbers remembers the numbers of commands by id, which saves a search in the index of ids. A number is given to another command only if its

@@ -143,6 +143,9 @@ func (r *reader) get(st stmt, blobs bool) (*row, error) {
 		err = w.finish(r, blobs)
 	}
 	if u, ok := err.(*unreadable); ok {
+		if err := lookAgain(r, u); err != nil {
+			return nil, err
+		}
 		r.s.damaged(u)
 		return nil, nil
 	}

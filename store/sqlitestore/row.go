@@ -59,6 +59,30 @@ type unreadable struct {
 
 func (u *unreadable) Error() string { return fmt.Sprintf("command %s: %s", u.id, u.why) }
 
+// misled is the error of a search that a damaged index has led to another row. The row itself is as it should be.
+func misled(what, want, got string) error {
+	return fmt.Errorf("the file is damaged: the index of %s leads from %q to %q", what, want, got)
+}
+
+// lookAgain reads the row of u by its number. A search by an index sees what the index has of a row: if that is what does not fit, the error says so,
+// and nothing is wrong with the row.
+func lookAgain(q interface {
+	query
+	kindNamer
+}, u *unreadable) error {
+	st := q.q(selectRow + "n=?").Int(u.n)
+	ok, err := st.Step()
+	if err != nil || !ok {
+		return err
+	}
+	r, err := scanRow(st, q)
+	st.Reset()
+	if err == nil && r.c.ID != u.id {
+		return misled("ids", u.id, r.c.ID)
+	}
+	return nil
+}
+
 const selectRow = "SELECT n, id, k, status, place, q, ended, line, score, since, waits, at, ends, flag, ukey, grp, sum, rec FROM cmd WHERE "
 
 // kindNamer says what a number of table kind stands for.

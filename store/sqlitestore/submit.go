@@ -238,6 +238,9 @@ func (w *writer) uniqueHolder(now rule.Now, key string) (*row, error) {
 		return nil, nil
 	}
 	h, err := w.get(w.q(selectRow + "ukey=?").Text(key))
+	if h != nil && h.c.UniqueKey != key {
+		return nil, misled("unique keys", key, h.c.UniqueKey)
+	}
 	if err != nil || h == nil || !rule.Ended(now, h.c) {
 		return h, err
 	}
