@@ -2,7 +2,6 @@ package inference
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/twolane/twolane/inference/config"
 	"github.com/twolane/twolane/inference/wire"
-	"github.com/twolane/twolane/internal/openstore"
 )
 
 // buffer is a log that a test reads.
@@ -47,31 +45,7 @@ func TestFault47And28Log(t *testing.T) {
 		c.Queues[0].Gate = quotaGate("redis-quota", config.Params{"limit": 1, "mode": "concurrency"})
 	})
 	var log buffer
-	url, err := StoreURL(r.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := openstore.Open(t.Context(), url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	p, err := New(r.cfg, Options{Store: st, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	r.startWith(r.cfg, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 	r.submit(member("a", time.Minute, by("alice")))
 	r.results("res-a", 1, 10*time.Second)
 	if s := log.String(); strings.Contains(s, "ERROR") || strings.Contains(s, "WARN") {
@@ -257,31 +231,11 @@ func TestReload(t *testing.T) {
 		defer mu.Unlock()
 		queues, fails = qs, err
 	}
-	st, err := openstore.Open(t.Context(), r.srv.URL()+"?namespace=inference", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	p, err := New(r.cfg, Options{Store: st, Logger: r.logger(), Queues: func() ([]config.Queue, error) {
+	p := r.startWith(r.cfg, Options{Queues: func() ([]config.Queue, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return append([]config.Queue(nil), queues...), fails
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	}}, nil)
 	to := func(q string) func(*wire.Member) { return func(m *wire.Member) { m.Internal.RequestQueue = q } }
 	r.submit(member("a", time.Minute, nil))
 	r.results("res-a", 1, 10*time.Second)

@@ -156,11 +156,17 @@ type running struct {
 // start runs a processor until the end of the test, or until it is stopped.
 func (r *rig) start(cfg *config.Config) *running {
 	r.Helper()
-	return r.startOn(cfg, func(st store.Store) store.Store { return st })
+	return r.startWith(cfg, Options{}, nil)
 }
 
 // startOn does what start does, with something between the processor and its store.
 func (r *rig) startOn(cfg *config.Config, wrap func(store.Store) store.Store) *running {
+	r.Helper()
+	return r.startWith(cfg, Options{}, wrap)
+}
+
+// startWith does what start does with other options; wrap, if any, stands between the processor and its store.
+func (r *rig) startWith(cfg *config.Config, opt Options, wrap func(store.Store) store.Store) *running {
 	r.Helper()
 	url, err := StoreURL(cfg)
 	if err != nil {
@@ -170,7 +176,14 @@ func (r *rig) startOn(cfg *config.Config, wrap func(store.Store) store.Store) *r
 	if err != nil {
 		r.Fatal(err)
 	}
-	p, err := New(cfg, Options{Store: wrap(st), Logger: r.logger()})
+	opt.Store = st
+	if wrap != nil {
+		opt.Store = wrap(st)
+	}
+	if opt.Logger == nil {
+		opt.Logger = r.logger()
+	}
+	p, err := New(cfg, opt)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
@@ -58,9 +57,6 @@ func TestWalksWithLimits(t *testing.T) {
 			seen := sights{}
 			for seed := range kind.seeds() {
 				s := kind.open(t)
-				if !keepsLimits(t, s) {
-					t.Skip("this store keeps no limits yet")
-				}
 				ops, d := replayLimits(t, s, uint64(seed))
 				if d != "" {
 					t.Fatalf("seed %d: %s", seed, d)
@@ -80,18 +76,6 @@ func TestWalksWithLimits(t *testing.T) {
 			t.Logf("%d walks: %v", kind.seeds(), seen)
 		})
 	}
-}
-
-func keepsLimits(t *testing.T, s store.Store) bool {
-	t.Helper()
-	_, err := s.Configure(t.Context(), 0, store.Config{Limits: []store.Limit{{Name: "try", Max: 1}}})
-	if inv, ok := errors.AsType[*store.InvalidError](err); ok && inv.Field == "limits" {
-		return false
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return true
 }
 
 // replayLimits makes a walk together with a store, and says what the store did that the model does not allow.

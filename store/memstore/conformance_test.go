@@ -9,10 +9,10 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, storetest.Harness{Limits: true, Open: func(*testing.T) store.Store { return memstore.New() }})
+	storetest.Run(t, storetest.Harness{Open: func(*testing.T) store.Store { return memstore.New() }})
 }
 
 // The model compared with itself tests the comparison: whatever it may find fault with, it must not here.
 func TestRandom(t *testing.T) {
-	storetest.RunRandom(t, storetest.Harness{Limits: true, Open: func(*testing.T) store.Store { return memstore.New() }})
+	storetest.RunRandom(t, storetest.Harness{Open: func(*testing.T) store.Store { return memstore.New() }})
 }

@@ -38,8 +38,7 @@ func open(t testing.TB, url, namespace string) *redisstore.Store {
 // harness opens stores on one server or cluster; each has a namespace of its own.
 func harness(url string) storetest.Harness {
 	return storetest.Harness{
-		Limits: true,
-		Open:   func(t *testing.T) store.Store { return open(t, url, fresh()) },
+		Open: func(t *testing.T) store.Store { return open(t, url, fresh()) },
 		Second: func(t *testing.T, s store.Store) store.Store {
 			return open(t, url, s.(*redisstore.Store).Namespace())
 		},

@@ -24,7 +24,6 @@ var harness = storetest.Harness{
 		}
 		return open(t, s.(*sqlitestore.Store).Path(), relaxed)
 	},
-	Limits: true,
 	Damage: func(t *testing.T, s store.Store, id string, part storetest.Part) bool {
 		if part != storetest.PartRecord {
 			return false // what points to a record are indexes of its row

@@ -194,14 +194,6 @@ func (f *fixture) second() *fixture {
 	return &g
 }
 
-// needLimits skips the case if the store keeps no limits.
-func (f *fixture) needLimits() {
-	f.Helper()
-	if !f.h.Limits {
-		f.Skip("the store keeps no limits")
-	}
-}
-
 // reopen restarts the store.
 func (f *fixture) reopen() {
 	f.Helper()

@@ -18,9 +18,6 @@ type Harness struct {
 	// Reopen closes s and opens its namespace again, as a restarted process would. Nil if nothing outlives Close.
 	Reopen func(t *testing.T, s store.Store) store.Store
 
-	// Limits says that the store keeps limits and fair turns, and says in its Stats how rates stand.
-	Limits bool
-
 	// Damage destroys part of what is stored about the command id, behind the back of s. It reports false if the store has no such part.
 	// Nil if the store cannot be damaged from outside.
 	Damage func(t *testing.T, s store.Store, id string, part Part) bool

@@ -11,7 +11,6 @@ import (
 // limits replaces the limits of the namespace; a case that calls it is skipped by stores that keep none.
 func (f *fixture) limits(ls ...store.Limit) {
 	f.Helper()
-	f.needLimits()
 	f.configure(func(c *store.Config) { c.Limits = ls })
 }
 

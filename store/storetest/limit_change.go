@@ -58,7 +58,6 @@ var limitChangeCases = []kase{
 		f.check(len(f.claimRest("w1", 10)) == 4, "not all after it was opened")
 	}},
 	{"add", "members of a new limit join with their next claim; what is PROCESSING joins one of scope command without waiting, even over its max", func(f *fixture) {
-		f.needLimits()
 		f.submit(many("p", 3)...)
 		for _, c := range f.claim("w1", store.Intake, 3) {
 			f.settle(c, store.OutcomeProcessing)
@@ -154,7 +153,6 @@ var limitChangeCases = []kase{
 		f.check(len(f.claim("w1", store.Intake, 5)) == 1, "the limit in force is gone")
 	}},
 	{"config_kept", "limits, weights and values come back as they were written", func(f *fixture) {
-		f.needLimits()
 		want := store.Config{
 			Queues: map[string]store.QueueConfig{"q": {Fair: true, Weights: map[string]float64{"a": 0.5, "b": 3}}},
 			Limits: []store.Limit{

@@ -97,7 +97,6 @@ var limitRateCases = []kase{
 
 var fairCases = []kase{
 	{"F165_turns", "fair turns: groups are served in turn whatever each has in line, and who comes new has the next turn", func(f *fixture) {
-		f.needLimits()
 		f.queue("q", func(q *store.QueueConfig) { q.Fair = true })
 		f.submit(many("a", 300, inGroup("a"))...)
 		f.check(len(f.claim("w1", store.Intake, 50)) == 50, "not 50 of a")
@@ -114,7 +113,6 @@ var fairCases = []kase{
 		f.check(n["b"] >= 9, "b had %v of 20 turns", n)
 	}},
 	{"weights", "turns go by weight", func(f *fixture) {
-		f.needLimits()
 		f.queue("q", func(q *store.QueueConfig) { q.Fair, q.Weights = true, map[string]float64{"a": 3, "c": 0.5} })
 		for _, g := range []string{"a", "b", "c"} {
 			f.submit(many(g, 200, inGroup(g))...)
@@ -128,7 +126,6 @@ var fairCases = []kase{
 		f.check(n["a"] >= 57 && n["a"] <= 63 && n["b"] >= 18 && n["b"] <= 22 && n["c"] >= 8 && n["c"] <= 12, "%v of 90", n)
 	}},
 	{"idle_saves_nothing", "a group that was idle gets its turn and no arrears; groups that came and went leave nothing behind", func(f *fixture) {
-		f.needLimits()
 		f.queue("q", func(q *store.QueueConfig) { q.Fair = true })
 		for i := range 300 {
 			f.submit(sub(fmt.Sprint("x", i), inGroup(fmt.Sprint("x", i))))
@@ -144,7 +141,6 @@ var fairCases = []kase{
 		f.check(n["a"] >= 18 && n["b"] >= 18, "%v of 40", n)
 	}},
 	{"before_priority", "a fair turn goes before priority and deadline; inside a group the queue's order holds", func(f *fixture) {
-		f.needLimits()
 		f.queue("q", func(q *store.QueueConfig) { q.Fair = true })
 		urgent := func(s *store.Submission) { s.Priority = 0 }
 		lazy := func(s *store.Submission) { s.Priority = 9 }
@@ -158,7 +154,6 @@ var fairCases = []kase{
 		f.check(at["b0"] > 0 && at["b1"] > 0 && at["b0"] < at["b1"], "claimed %v", got)
 	}},
 	{"both_lanes", "polls of a fair queue go in turn too", func(f *fixture) {
-		f.needLimits()
 		f.queue("q", func(q *store.QueueConfig) { q.Fair = true })
 		f.submit(many("a", 20, inGroup("a"))...)
 		for _, c := range f.claim("w1", store.Intake, 20) {

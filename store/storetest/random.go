@@ -23,7 +23,7 @@ const randomBudget = 10 * time.Second
 // claim may grant less than the model only while it says that there is more; once it does not, both must agree on every command, and after
 // maintenance on lists and numbers too. Choices among equals are the store's: where they would show, both are asked for all there is.
 //
-// If the store keeps limits, other sequences follow in which limits come, change and go; there it is asked after each step whether what it
+// Other sequences follow in which limits come, change and go; there it is asked after each step whether what it
 // did is allowed, by what a limit is.
 func RunRandom(t *testing.T, h Harness) {
 	budget := randomBudget
@@ -63,9 +63,7 @@ func RunRandom(t *testing.T, h Harness) {
 		})
 	}
 	t.Logf("%d sequences in %v", n, time.Since(start).Round(time.Millisecond))
-	if h.Limits {
-		t.Run("limits", func(t *testing.T) { randomLimits(t, h, budget) })
-	}
+	t.Run("limits", func(t *testing.T) { randomLimits(t, h, budget) })
 }
 
 // duo is the store under test beside the model.
@@ -87,8 +85,7 @@ type duo struct {
 	last   map[string]store.ClaimRequest
 	gone   map[string]bool // workers that have taken themselves off
 	// dirty says that time has moved since the last maintenance of both.
-	dirty  bool
-	limits bool // the harness says that the store keeps them
+	dirty bool
 }
 
 // pair is one lease under its two names.
@@ -118,7 +115,7 @@ func names(prefix string, n int) []string {
 func newDuo(t *testing.T, rt *rapid.T, h Harness) *duo {
 	d := &duo{
 		t: t, rt: rt, ctx: context.Background(), faults: faultstore.New(1), m: memstore.New(), now: epoch, v: store.DefaultV,
-		last: map[string]store.ClaimRequest{}, gone: map[string]bool{}, limits: h.Limits,
+		last: map[string]store.ClaimRequest{}, gone: map[string]bool{},
 	}
 	d.s = d.faults.Wrap(h.Open(t))
 	d.setClock()

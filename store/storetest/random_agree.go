@@ -38,9 +38,6 @@ func (d *duo) agree(rt *rapid.T) {
 				a.LeasedAt -= d.lease
 				a.LeaseUntil -= d.lease
 			}
-			if !d.limits {
-				a.Unknown, b.Unknown = false, false
-			}
 			if pausing(a) && pausing(b) { // its length depends on the number of the lost lease; runSuspects ends it
 				a.Due, b.Due = 0, 0
 			}
@@ -73,10 +70,6 @@ func (d *duo) agreeOnNumbers() {
 		a.Workers[i].Expires -= d.lease
 	}
 	a.Bytes, b.Bytes = 0, 0
-	if !d.limits {
-		withoutRates(&a)
-		withoutRates(&b)
-	}
 	byID := func(x, y store.Worker) int { return strings.Compare(x.ID, y.ID) }
 	slices.SortFunc(a.Workers, byID)
 	slices.SortFunc(b.Workers, byID)
@@ -109,19 +102,6 @@ func (d *duo) agreeOnNumbers() {
 	for _, q := range randomQueues {
 		for status := store.Pending; status <= store.Cancelled; status++ {
 			d.equal("list of "+q+" "+status.String(), d.list(d.s, q, status), d.list(d.m, q, status))
-		}
-	}
-}
-
-// withoutRates leaves out what stores without limits do not say.
-func withoutRates(st *store.Stats) {
-	for i := range st.Queues {
-		q := &st.Queues[i]
-		for l := range q.Lanes {
-			q.Lanes[l].Rate, q.Lanes[l].Token = store.Rate{}, 0
-		}
-		for k := range q.Types {
-			q.Types[k].Throttled, q.Types[k].Token = 0, 0
 		}
 	}
 }

@@ -31,7 +31,6 @@ var statsCases = []kase{
 		}
 	}},
 	{"rates", "stats say which rate of a lane and which throttled rate of a type are in force, and when each has its next token", func(f *fixture) {
-		f.needLimits()
 		f.queue("q", func(q *store.QueueConfig) { q.Rates[store.Intake] = store.Rate{Limit: 0.5} })
 		f.submit(many("a", 5)...)
 		in := f.lane(store.Intake)
@@ -49,7 +48,6 @@ var statsCases = []kase{
 		f.check(ty.Token > 4*time.Second && ty.Token <= 5*time.Second, "after a throttled start: %+v", ty)
 	}},
 	{"throttled_and_leased", "the throttled rate of a type is shown also while all of it is leased", func(f *fixture) {
-		f.needLimits()
 		f.submit(many("a", 2)...)
 		cs := f.claim("w1", store.Intake, 2)
 		f.settle(cs[0], store.OutcomeThrottled, delay(time.Hour), observed(4))
