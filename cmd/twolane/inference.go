@@ -35,8 +35,8 @@ func newInference(std streams) *cobra.Command {
 		Long: `Inference takes requests from the sorted sets of llm-d-async's producers, sends them to a gateway, and pushes what it answers to their result
 lists. It takes over a deployment as it stands: stop the old processor and start this one with the same flags, files and environment
 variables. --check says what was understood and starts nothing. --config reads a YAML file of our own instead, in which every unknown key is an error.`,
-		Example: "  twolane inference --transport redis-sortedset --transport-config-file transport.json --metrics-endpoint-auth=false\n" +
-			"  twolane inference --transport redis-sortedset --transport-config-file transport.json --check\n  twolane inference --config inference.yaml",
+		Example: "  twolane inference --transport redis-sortedset --transport-config-file transport.json --pool-config-file pools.json --metrics-endpoint-auth=false\n" +
+			"  twolane inference --transport redis-sortedset --transport-config-file transport.json --pool-config-file pools.json --check\n  twolane inference --config inference.yaml",
 		DisableFlagParsing: true, // flags may begin with one dash, as llm-d-async's may
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.InitDefaultHelpFlag()

@@ -50,5 +50,8 @@ type LaneView struct {
 	Rate     float64       // configured; 0 for none
 }
 
+// Unseen is how many tasks have ended in the cloud before a check has seen it. The numbers are of slightly different moments.
+func (s *Snapshot) Unseen() int { return max(0, s.Launched-s.Live-s.Ended()) }
+
 // Ended is how many commands are terminal.
 func (s *Snapshot) Ended() int { return s.Succeeded + s.Failed + s.Cancelled }

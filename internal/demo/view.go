@@ -136,9 +136,9 @@ func (l LaneView) eligible() string {
 // progress is a snapshot in one plain line.
 func progress(s Snapshot) string {
 	in, re := s.Lanes[0], s.Lanes[1]
-	return fmt.Sprintf("%6s  launched %d/%d  live %d  succeeded %d | intake %d/%d permits, %s eligible, oldest %s | repoll %d/%d permits, %s due | "+
-		"cloud %d calls/s, throttled %d | checks %d, 99%% within %.0f ms",
-		short(s.Elapsed), s.Launched, s.Commands, s.Live, s.Succeeded, in.Held, in.Permits, in.eligible(), short(in.Oldest),
+	return fmt.Sprintf("%6s  launched %d/%d  live %d  ended, not yet checked %d  succeeded %d | intake %d/%d permits, %s eligible, oldest %s | repoll %d/%d permits, %s due | "+
+		"cloud %d calls/s, throttled %d | %d check calls, 99%% within %.0f ms",
+		short(s.Elapsed), s.Launched, s.Commands, s.Live, s.Unseen(), s.Succeeded, in.Held, in.Permits, in.eligible(), short(in.Oldest),
 		re.Held, re.Permits, re.eligible(), s.APICalls, s.Throttled, s.Checks, s.Lateness.P99)
 }
 
