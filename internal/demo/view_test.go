@@ -82,7 +82,7 @@ func TestLinesArePaced(t *testing.T) {
 	if n := strings.Count(out.String(), "\n"); n != 3 {
 		t.Errorf("%d lines in six seconds:\n%s", n, out.String())
 	}
-	if !strings.Contains(out.String(), "launched 650/1200  live 402  succeeded 234") {
+	if !strings.Contains(out.String(), "launched 650/1200  live 402  ended, not yet checked 14  succeeded 234") {
 		t.Errorf("progress reads %q", out.String())
 	}
 }
