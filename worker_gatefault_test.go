@@ -95,6 +95,67 @@ func TestF105_OvershootIsOneStep(t *testing.T) {
 	})
 }
 
+// A source that was away comes back: what its fallback let run meanwhile is where the gate goes on from, not what ran before. The same of an override that ends.
+func TestF105_SourceComesBackInSteps(t *testing.T) {
+	for _, how := range []string{"fallback", "override"} {
+		rigged(t, 0, func(r *rig) {
+			const permits, threshold, step = 100, 60, 0.1
+			var p plant
+			var away box[bool]
+			m, err := gate.NewMeter(gate.MeterConfig{
+				Ask: func(context.Context) (gate.Sample, error) {
+					if away.get() {
+						return gate.Sample{}, errors.New("away")
+					}
+					return gate.Sample{Value: float64(p.before(5*sec)) / permits}, nil
+				},
+				Budget: func(v float64) float64 { return threshold/float64(permits) - v }, Threshold: threshold / float64(permits),
+				Every: sec / 2, Stale: 5 * sec, Lag: 6 * sec, Step: step, Fallback: new(0.05),
+			})
+			if err != nil {
+				r.Fatal(err)
+			}
+			cfg := gates(gate.Binding{Name: "g", Gate: m})
+			cfg.Concurrency.Intake = permits
+			w := r.work(cfg, func(w *twolane.Worker) {
+				twolane.HandleFunc(w, "a", func(ctx context.Context, j *job) (any, error) {
+					p.add(1)
+					defer p.add(-1)
+					time.Sleep(20 * sec)
+					return nil, nil
+				})
+			})
+			r.many(2000, twolane.Submission{Type: "a"})
+			time.Sleep(3 * time.Minute)
+			if n := p.peak(); n < threshold*9/10 {
+				r.Fatalf("%d ran under a threshold of %d", n, threshold)
+			}
+			if how == "fallback" {
+				away.set(true)
+			} else if err := w.OverrideGate("g", 0.05, 2*time.Minute, "the pool is being drained"); err != nil {
+				r.Fatal(err)
+			}
+			time.Sleep(2*time.Minute - sec)
+			if n := p.before(0); n != 5 {
+				r.Errorf("%s: %d run under a share of 0.05", how, n)
+			}
+			away.set(false)
+			time.Sleep(6 * sec) // less than a lag after it is open again
+			if n := p.before(0); n > 5+step*permits {
+				r.Errorf("%s: %d run at once when it is over, 5 ran before, a step is %v", how, n, step*permits)
+			}
+			again := 0
+			for range 30 {
+				time.Sleep(2 * sec)
+				again = max(again, p.before(0))
+			}
+			if most := p.peak(); most-threshold > step*permits || again < threshold*9/10 {
+				r.Errorf("%s: %d ran at most, %d after it was over, the signal asks for %d", how, most, again, threshold)
+			}
+		})
+	}
+}
+
 // A worker that has just started, with a source that is slow to answer, starts nothing until it knows.
 func TestF112_NothingStartsBeforeTheFirstReading(t *testing.T) {
 	rigged(t, 0, func(r *rig) {

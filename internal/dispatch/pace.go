@@ -11,6 +11,9 @@ import (
 // A budget without a lag is a share of the permits. One with a lag is measured at what runs and shows what was started only later: it is
 // room beside level, which is what is known to be fine. level is raised by a reading that was taken a lag or more after it was raised last, to
 // what ran at most since then, and never while that is not known. So what runs over a signal's threshold is one step at most.
+//
+// The two may follow each other: a fallback, an override and a tier gate over a saturated backend are shares before a gate that measures. What runs when a
+// share ends is the level then, however much ran before; and what was started under it is waited for like a step.
 type pace struct {
 	open   bool
 	level  int           // invocations that the readings have shown to be fine
@@ -18,16 +21,22 @@ type pace struct {
 	raised time.Duration // when
 	begun  bool          // it was raised once
 	step   int           // of the last reading; 0 within a lag of a reopening
+	share  bool          // the last reading was a share
+	blind  bool          // something was started since then
 }
 
 // allowed is how many may run now. r is normal, and was taken age ago.
 func (p *pace) allowed(now, age time.Duration, r *gate.Reading, permits, held int) int {
+	if p.share && p.blind {
+		p.begun, p.raised = true, now
+	}
+	p.share, p.blind = r.Budget > 0 && r.Lag == 0, false
 	if r.Budget == 0 {
 		p.open = false
 		return 0
 	}
-	if r.Lag == 0 {
-		p.open = true
+	if p.share {
+		p.open, p.level, p.step, p.peak = false, held, 0, held
 		return gate.Share(r.Budget, permits)
 	}
 	fresh := !p.begun || now-max(0, age) >= p.raised+r.Lag
@@ -49,4 +58,4 @@ func (p *pace) allowed(now, age time.Duration, r *gate.Reading, permits, held in
 }
 
 // entered notes how many run.
-func (p *pace) entered(held int) { p.peak = max(p.peak, held) }
+func (p *pace) entered(held int) { p.peak, p.blind = max(p.peak, held), true }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,6 +129,50 @@ func TestPaceOfAnySignal(t *testing.T) {
 			ran = append(ran, count{now, held})
 			if i > 0 && held > max(before, 1)+gate.Share(step, permits) {
 				t.Fatalf("round %d: %d run, before that at most %d, a step is %d", round, held, before, gate.Share(step, permits))
+			}
+		}
+	}
+}
+
+// A fallback, an override and a tier gate over a saturated backend are shares before a gate that measures. When they end, what ran long before is no
+// reason to let everybody go, and what was started under them is not seen yet: what runs exceeds the threshold, or what ran under the share, by one step.
+func TestF105_ShareEndsInSteps(t *testing.T) {
+	const permits, threshold, step, lag = 100, 80, 0.1, 50 // lag in ticks
+	for _, share := range []float64{0.01, 0.1, 0.5, 1} {
+		for _, runs := range []int{20, 300} {
+			var p pace
+			b := &backend{lag: 5 * time.Second}
+			var ends []int
+			most, before := 0, 0 // since the share ended, and when it did
+			for tick := range 4000 {
+				now := time.Duration(tick) * paceTick
+				ends = slices.DeleteFunc(ends, func(e int) bool { return e <= tick })
+				r := gate.Reading{Budget: (threshold - float64(b.shows())) / permits, Lag: lag * paceTick, Step: step}
+				switch {
+				case tick < 2000:
+				case tick < 2400:
+					r = gate.Reading{Budget: share}
+				case tick == 2400:
+					before = len(ends)
+				}
+				r = r.Normal()
+				for n := p.allowed(now, 0, &r, permits, len(ends)) - len(ends); n > 0; n-- {
+					ends = append(ends, tick+runs)
+					p.entered(len(ends))
+				}
+				b.past = append(b.past, len(ends))
+				if tick >= 2400 {
+					most = max(most, len(ends))
+				}
+				if tick == 2401 && len(ends) > before+gate.Share(step, permits) {
+					t.Errorf("share %v, runs of %d: %d ran under the share, %d right after it", share, runs, before, len(ends))
+				}
+			}
+			if over := most - max(threshold, before); over > gate.Share(step, permits) {
+				t.Errorf("share %v, runs of %d: %d ran at once, %d too many", share, runs, most, over)
+			}
+			if most < threshold*9/10 {
+				t.Errorf("share %v, runs of %d: only %d ran in the end", share, runs, most)
 			}
 		}
 	}
