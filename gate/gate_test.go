@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,6 +115,15 @@ func TestTierPriority(t *testing.T) {
 			t.Errorf("dropped with %s", v.Result)
 		}
 	}
+	// An outage of the source ends no command.
+	saturation.r = Reading{Reason: NoReading}
+	for overflow, want := range map[bool]Decision{true: Refuse, false: Wait} {
+		job := &Job{Overflow: overflow, Metadata: map[string]string{"tier": TierInteractive}}
+		if v := g.Judge(t0, Scope{}, job); v.Decision != want || !strings.Contains(v.Detail, "not known") {
+			t.Errorf("without a reading, overflow %v: %+v", overflow, v)
+		}
+	}
+	saturation.r = Reading{}
 	if r := g.Read(t0, Scope{Permits: 8, Held: 3}); Share(r.Budget, 8) != 5 {
 		t.Errorf("saturated: %+v; it should look at a quarter beside what runs", r)
 	}

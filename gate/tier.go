@@ -24,7 +24,8 @@ const (
 )
 
 // TierPriority decides who gives way while the backend is saturated: a reserved command waits; an overflow one of the interactive tier is
-// dropped, since nobody would wait for it; every other one is refused. It looks at every command, so its own budget is open.
+// dropped, since nobody would wait for it; every other one is refused. While that is not known, nothing runs and nothing is dropped. It looks at every
+// command, so its own budget is open.
 type TierPriority struct {
 	wrapped
 	label   string
@@ -76,19 +77,22 @@ func (t *TierPriority) judgesItself() {}
 
 // Judge implements [Judge].
 func (t *TierPriority) Judge(now time.Time, s Scope, job *Job) Verdict {
-	saturated := t.inner.Read(now, s).Normal().Budget == 0
-	if !saturated {
+	r := t.inner.Read(now, s).Normal()
+	if r.Budget > 0 {
 		v := t.judge(now, s, job)
 		if v.Decision == Continue {
 			return v
 		}
 	}
 	tier, declared := t.Tier(job)
-	v := Verdict{Decision: Refuse, Detail: "the backend is saturated"}
+	v, known := Verdict{Decision: Refuse, Detail: "the backend is saturated"}, r.Reason != NoReading
+	if !known {
+		v.Detail = "whether the backend is saturated is not known"
+	}
 	switch {
 	case !job.Overflow:
 		v.Decision = Wait
-	case tier == TierInteractive:
+	case tier == TierInteractive && known:
 		v.Decision, v.Result = Drop, t.dropped
 		return v
 	}
