@@ -125,10 +125,8 @@ func (c *Client) findLimit(ctx context.Context, cfg *Config, x *explainer) error
 		if err != nil {
 			return err
 		}
-		w := &LimitWait{
-			Limit: a.LimitKey.Limit, Value: a.Value, Rate: a.Limit.Rate > 0, Max: st.Max, Members: st.Members, Holders: st.Holders, Lines: st.Lines, Next: st.Next,
-			Never: rule.Never(a.Limit, a.Value, x.r.Cost),
-		}
+		w := limitWait(&st, a.Limit.Rate > 0)
+		w.Never = rule.Never(a.Limit, a.Value, x.r.Cost)
 		if i := slices.IndexFunc(st.Filed, func(f store.FiledLine) bool { return f.Line == line }); i >= 0 {
 			w.Position, w.Passed = i+1, st.Filed[i].Passed
 			x.Limit = w
@@ -140,6 +138,27 @@ func (c *Client) findLimit(ctx context.Context, cfg *Config, x *explainer) error
 		}
 	}
 	return nil
+}
+
+func limitWait(st *store.LimitState, rate bool) *LimitWait {
+	return &LimitWait{
+		Limit: st.Key.Limit, Value: st.Key.Value, Rate: rate, Max: st.Max, Members: st.Members, Holders: st.Holders, Lines: st.Lines, Next: st.Next,
+	}
+}
+
+// args are its numbers for a log line.
+func (w *LimitWait) args() []any {
+	a := []any{"limit", w.Limit}
+	if w.Value != "" {
+		a = append(a, "value", w.Value)
+	}
+	if !w.Rate {
+		a = append(a, "members", w.Members, "max", w.Max, "holders", w.Holders[:min(len(w.Holders), 5)])
+	}
+	if a = append(a, "lines", w.Lines); w.Next > 0 {
+		a = append(a, "opens_in", w.Next)
+	}
+	return a
 }
 
 // text says it for people, to go after "but".
@@ -163,6 +182,8 @@ func (w *LimitWait) text() string {
 	}
 	if w.Position > 0 {
 		s += fmt.Sprintf("; its line is number %d of %d that wait", w.Position, w.Lines)
+	} else if w.Lines > 0 {
+		s += fmt.Sprintf("; %d lines wait", w.Lines)
 	}
 	if w.Passed > 0 {
 		s += fmt.Sprintf(" and has let room stand %d times", w.Passed)

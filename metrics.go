@@ -71,6 +71,7 @@ var (
 	metricUnclaimable   = &Metric{Name: "twolane_unclaimable", Kind: Gauge, Labels: []string{"queue", "lane", "type"}, Help: "Commands in line whose type no live worker can run."}
 	metricPanics        = &Metric{Name: "twolane_handler_panics_total", Kind: Counter, Labels: []string{"type"}, Help: "Handler calls that panicked or ended their goroutine."}
 	metricRemaining     = &Metric{Name: "twolane_deadline_remaining_seconds", Kind: Histogram, Labels: []string{"queue"}, Buckets: waitBuckets, Help: "Time that commands with a deadline had left when their handler started."}
+	metricLimits        = &Metric{Name: "twolane_limit_decisions_total", Kind: Counter, Labels: []string{"limit", "lane", "reason"}, Help: "Decisions of limits about the claims of this worker: admitted for each command that became a member (rates have none); refused for each queue and lane of a claim of which all that was left had to wait, by the limit that it was told. Limits that gates write count together for each gate."}
 	metricGateOpen      = &Metric{Name: "twolane_gate_open", Kind: Gauge, Labels: gateLabels, Help: "1 while the gate is open by any budget."}
 	metricGateBudget    = &Metric{Name: "twolane_gate_budget_ratio", Kind: Gauge, Labels: gateLabels, Help: "Share of the lane's permits that the gate opens; of a measured one, room beside what runs."}
 	metricGateValue     = &Metric{Name: "twolane_gate_value", Kind: Gauge, Labels: gateLabels, Help: "What the source of the gate said when it was last looked at; NaN if it said nothing."}
@@ -89,7 +90,7 @@ func WorkerMetrics() []*Metric { return slices.Clone(workerMetrics) }
 var workerMetrics = []*Metric{
 	metricPermits, metricInvocations, metricOutcomes, metricRetries, metricWait, metricRun, metricLateness, metricCall, metricCallErrors, metricTickAge,
 	metricClaimAge, metricMargin, metricLeases, metricUnsettled, metricLost, metricStale, metricGivenBack, metricLosses, metricExpirations,
-	metricTooLong, metricStuck, metricStarved, metricUnclaimable, metricPanics, metricHooksDropped, metricRemaining,
+	metricTooLong, metricStuck, metricStarved, metricUnclaimable, metricPanics, metricHooksDropped, metricRemaining, metricLimits,
 	metricGateOpen, metricGateBudget, metricGateValue, metricGateThreshold, metricGateUp, metricGateRunning, metricGateDecisions,
 }
 

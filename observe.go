@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +27,7 @@ type observer struct {
 	closer *keyCloser
 
 	tasks   chan func()
+	ctx     context.Context // until close
 	stop    context.CancelFunc
 	dropped atomic.Int64
 	wg      sync.WaitGroup
@@ -45,7 +48,7 @@ func newObserver(w *Worker, loop *dispatch.Loop) *observer {
 		}
 	})
 	ctx, stop := context.WithCancel(context.Background())
-	o.closer, o.stop = newKeyCloser(w.client, w.log, w.cfg.Gates, loop.KeysClosed), stop
+	o.closer, o.ctx, o.stop = newKeyCloser(w.client, w.log, w.cfg.Gates, loop.KeysClosed), ctx, stop
 	if len(w.cfg.Gates) > 0 {
 		o.wg.Go(func() { o.closer.run(ctx) })
 	}
@@ -79,10 +82,11 @@ func (o *observer) init() {
 	for i := range o.w.cfg.Gates {
 		g := &o.w.cfg.Gates[i]
 		for _, l := range store.Lanes {
-			for _, why := range gateReasons {
-				if g.On(l) {
+			if g.On(l) {
+				for _, why := range gateReasons {
 					o.get(metricGateDecisions, g.Name, l.String(), why)
 				}
+				o.get(metricLimits, gateLimits+g.Name, l.String(), dispatch.LimitRefused) // other limits are not known yet
 			}
 			if g.On(l) && g.Per == 0 && g.Class == "" {
 				for _, m := range []*Metric{metricGateOpen, metricGateBudget, metricGateValue, metricGateThreshold, metricGateUp, metricGateRunning} {
@@ -224,6 +228,8 @@ func (o *observer) event(e *dispatch.Event) {
 		o.starving(e)
 	case dispatch.Unclaimable:
 		o.get(metricUnclaimable, e.Queue, e.Lane.String(), e.Type).Set(float64(e.N))
+	case dispatch.LimitDecided:
+		o.get(metricLimits, o.limitLabel(e.Text), e.Lane.String(), e.Detail).Add(float64(e.N))
 	case dispatch.GateDecided, dispatch.GateClosed, dispatch.GateOpen, dispatch.GateSource, dispatch.GateKey:
 		o.gateEvent(e)
 	case dispatch.Reaped:
@@ -292,11 +298,52 @@ func (o *observer) starving(e *dispatch.Event) {
 	o.starve[e.Lane] = e.Text
 	o.get(metricStarved, lane, e.Text).Set(1)
 	s := Starvation{Lane: e.Lane, Queue: e.Queue, Eligible: e.N, Oldest: e.D, Reason: e.Text, Detail: e.Detail}
-	o.log(slog.LevelWarn, "a lane has eligible work and starts nothing", "lane", lane, "queue", s.Queue, "reason", s.Reason, "detail", s.Detail,
-		"eligible", s.Eligible, "oldest_age", s.Oldest)
-	if f := o.w.cfg.Hooks.Starving; f != nil {
-		o.later(func() { f(s) })
+	o.later(func() {
+		args := []any{"lane", lane, "queue", s.Queue, "reason", s.Reason}
+		if s.Reason == string(WaitLimit) {
+			if s.Limit = o.limitOf(s.Detail); s.Limit != nil {
+				s.Detail = s.Limit.text()
+				args = append(args, s.Limit.args()...)
+			}
+		}
+		args = append(args, "detail", s.Detail, "eligible", s.Eligible, "oldest_age", s.Oldest)
+		o.w.log.Warn("a lane has eligible work and starts nothing", args...)
+		if f := o.w.cfg.Hooks.Starving; f != nil {
+			f(s)
+		}
+	})
+}
+
+// limitOf asks the store how a limit stands, given as name or name=value; nil if it does not answer soon, or knows of none.
+func (o *observer) limitOf(key string) *LimitWait {
+	ctx, cancel := context.WithTimeout(o.ctx, limitPatience)
+	defer cancel()
+	name, value, _ := strings.Cut(key, "=")
+	st, err := o.w.client.limit(ctx, store.LimitKey{Limit: name, Value: value})
+	if err != nil {
+		return nil
 	}
+	cfg, err := o.w.client.Config(ctx)
+	if err != nil {
+		return nil
+	}
+	return limitWait(&st, slices.ContainsFunc(cfg.Limits, func(l Limit) bool { return l.Name == name && l.Rate > 0 }))
+}
+
+const limitPatience = 2 * time.Second
+
+// limitLabel keeps the label bounded: gates name their limits after the keys that they close.
+func (o *observer) limitLabel(name string) string {
+	rest, ok := strings.CutPrefix(name, gateLimits)
+	if !ok {
+		return name
+	}
+	for i := range o.w.cfg.Gates {
+		if g := o.w.cfg.Gates[i].Name; strings.HasPrefix(rest, g+".") {
+			return gateLimits + g
+		}
+	}
+	return "gate"
 }
 
 // remaining notes how much time commands with a deadline have left when their handler starts.

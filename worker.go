@@ -102,6 +102,8 @@ type Starvation struct {
 	Oldest   time.Duration // how long it has waited
 	Reason   string        // permits, rate, throttled, limit, gate, queue_paused, no_worker, store, unsettled or suspect
 	Detail   string
+	// Limit is what stops it, if that is the reason and the store could be asked. It is about no single line: Position and Passed are 0.
+	Limit *LimitWait
 }
 
 // DrainReport says what became of the commands that a worker had when it began to drain.

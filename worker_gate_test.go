@@ -262,6 +262,9 @@ func TestGateClosesAKey(t *testing.T) {
 		if err != nil || e.Wait != twolane.WaitLimit || !strings.HasPrefix(e.Limit.Limit, "gate.g.tenant.bad") {
 			r.Errorf("explain: %v %+v", err, e)
 		}
+		if n := w.metrics.get("twolane_limit_decisions_total{gate.g,intake,refused}"); n < 5 {
+			r.Errorf("%v claims were refused by keys that the gate has closed", n)
+		}
 		open.set(true)
 		r.wait(bad...)
 		r.idle(w)

@@ -240,6 +240,65 @@ func TestStarvationIsSaid(t *testing.T) {
 	}
 }
 
+// A warning about a limit has its numbers: how many it admits, who holds it, how many lines wait, when it opens. And what limits decide is counted.
+func TestStarvationNamesTheLimit(t *testing.T) {
+	rigged(t, 0, func(r *rig) {
+		for _, l := range []twolane.Limit{
+			{Name: "vms", By: twolane.ByKey, Key: "zone", Max: 2, Scope: twolane.ScopeCommand}, {Name: "api", By: twolane.ByType, Rate: 1.0 / 60, Burst: 2},
+		} {
+			if err := r.client.SetLimit(r.Context(), l); err != nil {
+				r.Fatal(err)
+			}
+		}
+		var hooked box[[]twolane.Starvation]
+		h := handler{
+			Execute: func(context.Context, *job) (twolane.Outcome, error) { return twolane.Processing("", time.Hour), nil },
+			Check:   func(context.Context, *job) (twolane.Outcome, error) { return twolane.Processing("", time.Hour), nil },
+		}
+		cfg := twolane.WorkerConfig{Hooks: twolane.Hooks{Starving: func(s twolane.Starvation) {
+			hooked.with(func(v *[]twolane.Starvation) { *v = append(*v, s) })
+		}}}
+		w := r.work(cfg, func(w *twolane.Worker) {
+			twolane.Handle(w, "vm", h)
+			twolane.Handle(w, "call", h)
+		})
+		in := func(id string) twolane.Submission {
+			return twolane.Submission{ID: id, Type: "vm", Keys: map[string]string{"zone": "eu"}}
+		}
+		r.submit(in("one"), in("two"))
+		time.Sleep(sec)
+		more := r.submit(in("three"), in("four"))
+		time.Sleep(20 * sec)
+		if got := w.log.with("WARN", "starts nothing", "reason=limit", "limit=vms", "value=eu", "members=2", "max=2", "holders=[one two]", "lines=1"); len(got) != 1 {
+			r.Errorf("warned %q", w.log.with("WARN"))
+		}
+		if s := hooked.get(); len(s) != 1 || s[0].Limit == nil || s[0].Limit.Max != 2 || !strings.Contains(s[0].Detail, "limit vms=eu is full (2 of 2, held by one and 1 others); 1 lines wait") {
+			r.Errorf("hooks %+v", s)
+		}
+		if n := w.metrics.get("twolane_limit_decisions_total{vms,intake,admitted}"); n != 2 {
+			r.Errorf("%v were admitted, want 2", n)
+		}
+		if n := w.metrics.get("twolane_limit_decisions_total{vms,intake,refused}"); n < 10 {
+			r.Errorf("%v claims were refused in 20 s", n)
+		}
+		if _, err := r.client.Cancel(r.Context(), append(more, "one", "two"), nil); err != nil {
+			r.Fatal(err)
+		}
+		hooked.set(nil)
+		r.many(5, twolane.Submission{Type: "call"})
+		time.Sleep(20 * sec)
+		if got := w.log.with("WARN", "starts nothing", "reason=limit", "limit=api", "value=call", "lines=1", "opens_in="); len(got) != 1 || strings.Contains(got[0], "members") {
+			r.Errorf("warned %q", w.log.with("WARN"))
+		}
+		if s := hooked.get(); len(s) != 1 || s[0].Limit == nil || !s[0].Limit.Rate || s[0].Limit.Next <= 0 || s[0].Limit.Next > time.Minute {
+			r.Errorf("hooks %+v", s)
+		}
+		if n := w.metrics.get("twolane_limit_decisions_total{api,intake,refused}"); n < 10 {
+			r.Errorf("%v claims were refused in 20 s", n)
+		}
+	})
+}
+
 func (r *rig) pause(m twolane.PauseMode) {
 	r.Helper()
 	var err error

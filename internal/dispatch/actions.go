@@ -108,6 +108,7 @@ const (
 	Unclaimable                         // commands of Type in Queue and Lane have no worker; N of them, 0 when that is over
 	Reaped                              // maintenance of one of our calls ended leases; N losses of a worker, M others
 	Refused                             // the store refused a settlement as invalid; Item, Err
+	LimitDecided                        // a limit decided about N commands or wants of a claim; Lane, Text is its name, Detail is Admitted or LimitRefused
 	GateDecided                         // a gate decided about N commands or claims; Gate, Text is the reason, Detail
 	GateClosed                          // a gate has been closed for a while; Gate, D since it closed
 	GateOpen                            // it is open again; Gate, D that it was closed

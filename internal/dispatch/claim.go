@@ -186,6 +186,7 @@ func (c *Core) Claimed(now time.Duration, call *ClaimCall, reply store.ClaimRepl
 	c.replied(now, &reply.MaintainReply)
 	n := len(reply.Grants)
 	c.event(Event{Kind: ClaimDone, D: now - call.sent, N: n})
+	c.limitsSaid(call, &reply)
 	started := len(c.live)
 	for i := range reply.Grants {
 		c.granted(now, call, &reply, &reply.Grants[i])

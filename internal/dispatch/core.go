@@ -37,6 +37,7 @@ type Core struct {
 	claim  claimer
 	share  sharer
 	gates  gates
+	said   []Event // of limits, in a claim
 	renew  renewer
 	settle settler
 	starve starver

@@ -1,6 +1,7 @@
 package prom
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/twolane/twolane"
+	"github.com/twolane/twolane/store"
 )
 
 // CollectorOptions are the settings of a [Collector]; nil is the zero value.
@@ -17,6 +19,8 @@ type CollectorOptions struct {
 	Queues []string
 	// MaxQueues is how many queues have series of their own, the first by name; 0 means 100. The others are added up under "_other".
 	MaxQueues int
+	// MaxValues is how many counted values of limits have series of their own, those for which most lines wait first; 0 means 50, less than 0 none.
+	MaxValues int
 	// Timeout bounds what a scrape waits for the store; 0 means 2 seconds.
 	Timeout time.Duration
 }
@@ -50,6 +54,9 @@ func NewCollector(client *twolane.Client, opt *CollectorOptions) *Collector {
 	if c.opt.MaxQueues <= 0 {
 		c.opt.MaxQueues = 100
 	}
+	if c.opt.MaxValues == 0 {
+		c.opt.MaxValues = 50
+	}
 	if c.opt.Timeout <= 0 {
 		c.opt.Timeout = 2 * time.Second
 	}
@@ -78,12 +85,15 @@ var (
 	descMembers  = desc("limit_members", "Members of a limit, costs summed over the values that it counts.", "limit")
 	descMax      = desc("limit_max", "What a limit admits of each value that has none of its own; absent for a rate.", "limit")
 	descFiled    = desc("limit_filed_lines", "Lines of commands that wait for a limit.", "limit")
+	descValue    = desc("limit_value_members", "Members of one counted value of a limit, of those for which lines wait.", "limit", "value")
+	descValueMax = desc("limit_value_max", "What a limit admits of that value; absent for a rate.", "limit", "value")
+	descValueOf  = desc("limit_value_filed_lines", "Lines of commands that wait for that value of a limit.", "limit", "value")
 	descAge      = desc("stats_age_seconds", "Age of these numbers. If the store does not answer, only this one goes on.")
 	descErrors   = desc("stats_errors_total", "Times that the store did not give its numbers.")
 )
 
 var descs = []*prometheus.Desc{descCommands, descEligible, descOldest, descStarved, descLate, descExpired, descOverdue, descNobody, descPaused,
-	descWorkers, descAlive, descLost, descOutbox, descBytes, descMembers, descMax, descFiled, descAge, descErrors}
+	descWorkers, descAlive, descLost, descOutbox, descBytes, descMembers, descMax, descFiled, descValue, descValueMax, descValueOf, descAge, descErrors}
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
@@ -104,7 +114,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	s.gauge(descAge, age.Seconds())
 	ch <- prometheus.MustNewConstMetric(descErrors, prometheus.CounterValue, c.failed)
 	if c.ok && age <= staleFor {
-		s.all(&c.stats, c.opt.MaxQueues)
+		s.all(&c.stats, c.opt.MaxQueues, c.opt.MaxValues)
 	}
 }
 
@@ -136,7 +146,7 @@ func (s sink) flag(d *prometheus.Desc, on bool, labels ...string) {
 	s.gauge(d, value, labels...)
 }
 
-func (s sink) all(st *twolane.Stats, maxQueues int) {
+func (s sink) all(st *twolane.Stats, maxQueues, maxValues int) {
 	for _, q := range bound(st.Queues, maxQueues) {
 		s.queue(&q, st.Workers)
 	}
@@ -147,6 +157,7 @@ func (s sink) all(st *twolane.Stats, maxQueues int) {
 			s.gauge(descMax, float64(l.Max), l.Name)
 		}
 	}
+	s.values(st, maxValues)
 	s.gauge(descAlive, float64(len(st.Workers)))
 	s.gauge(descLost, float64(st.Lost))
 	entries := 0
@@ -161,6 +172,29 @@ func (s sink) all(st *twolane.Stats, maxQueues int) {
 
 // reasons are the values of label reason.
 var reasons = []twolane.Wait{twolane.WaitPaused, twolane.WaitNoWorker, twolane.WaitGate, twolane.WaitLimit, twolane.WaitPermits, twolane.WaitRate, twolane.WaitTurn}
+
+// values shows the counted values for which lines wait. A value is what a user wrote, so there are only so many.
+func (s sink) values(st *twolane.Stats, most int) {
+	type counted struct {
+		of *store.LimitStats
+		store.LimitValue
+	}
+	var all []counted
+	for i := range st.Limits {
+		for _, v := range st.Limits[i].Values {
+			if v.Lines > 0 {
+				all = append(all, counted{&st.Limits[i], v})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b counted) int { return cmp.Compare(b.Lines, a.Lines) })
+	for _, v := range all[:max(0, min(len(all), most))] {
+		if s.gauge(descValueOf, float64(v.Lines), v.of.Name, v.Value); !v.of.Rate {
+			s.gauge(descValue, float64(v.Members), v.of.Name, v.Value)
+			s.gauge(descValueMax, float64(v.Max), v.of.Name, v.Value)
+		}
+	}
+}
 
 func (s sink) queue(q *twolane.QueueStats, workers []twolane.WorkerStats) {
 	in, re := &q.Lanes[twolane.Intake], &q.Lanes[twolane.Repoll]

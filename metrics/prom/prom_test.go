@@ -112,7 +112,7 @@ func TestLint(t *testing.T) {
 			}
 			for _, l := range f.GetMetric()[0].GetLabel() {
 				switch l.GetName() {
-				case "queue", "lane", "type", "state", "reason", "outcome", "call", "limit", "gate", "scope":
+				case "queue", "lane", "type", "state", "reason", "outcome", "call", "limit", "value", "gate", "scope":
 				default:
 					t.Errorf("%s has label %s", f.GetName(), l.GetName())
 				}
@@ -280,8 +280,57 @@ func TestLimits(t *testing.T) {
 				t.Errorf("%s is %v (%v), not %v", name, v, ok, want)
 			}
 		}
-		if _, ok := got["twolane_limit_max{api}"]; ok {
-			t.Error("a rate has a max")
+		for _, name := range []string{"twolane_limit_max{api}", "twolane_limit_value_max{api,}", "twolane_limit_value_members{api,}"} {
+			if _, ok := got[name]; ok {
+				t.Errorf("%s: a rate has neither", name)
+			}
+		}
+	})
+}
+
+// Which value of a limit is full, by how much and how many wait: for those for which most wait, and for no more than were asked for.
+func TestLimitValues(t *testing.T) {
+	bubble(t, func(t *testing.T, c *twolane.Client, st *counting, reg *prometheus.Registry) {
+		err := c.SetLimit(t.Context(), twolane.Limit{Name: "tenant", By: twolane.ByGroup, Max: 1, Values: map[string]int{"big": 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for group, lines := range map[string]int{"big": 1, "busy": 3, "small": 2, "idle": 0} {
+			for i := range lines + 1 {
+				submit(t, c, twolane.Submission{Type: "a", Group: group, BatchKey: fmt.Sprint(i)})
+			}
+		}
+		submit(t, c, twolane.Submission{Type: "a", Group: "big", BatchKey: "x"})
+		req := store.ClaimRequest{Worker: "w", Nonce: "nonce00001", Free: [2]int{50, 0}, Wants: []store.Want{{Queue: "default", Max: 50, Types: []store.TypeWant{{Type: "a"}}}}}
+		if _, err := st.Claim(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		got := gather(t, reg)
+		for name, want := range map[string]float64{
+			"twolane_limit_value_members{tenant,busy}": 1, "twolane_limit_value_max{tenant,busy}": 1, "twolane_limit_value_filed_lines{tenant,busy}": 3,
+			"twolane_limit_value_members{tenant,big}": 2, "twolane_limit_value_max{tenant,big}": 2, "twolane_limit_value_filed_lines{tenant,big}": 1,
+			"twolane_limit_value_filed_lines{tenant,small}": 2,
+		} {
+			if v, ok := got[name]; !ok || v != want {
+				t.Errorf("%s is %v (%v), not %v", name, v, ok, want)
+			}
+		}
+		if _, ok := got["twolane_limit_value_members{tenant,idle}"]; ok {
+			t.Error("a value for which nothing waits has series")
+		}
+		few := prometheus.NewRegistry()
+		few.MustRegister(prom.NewCollector(c, &prom.CollectorOptions{MaxValues: 1}))
+		n := 0
+		for name := range gather(t, few) {
+			if strings.HasPrefix(name, "twolane_limit_value_") {
+				n++
+				if !strings.Contains(name, "busy") {
+					t.Errorf("%s is shown, most wait for busy", name)
+				}
+			}
+		}
+		if n != 3 {
+			t.Errorf("%d series of values, want those of one", n)
 		}
 	})
 }
