@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"syscall"
@@ -140,6 +141,7 @@ func (h handlers) bind(w *twolane.Worker) {
 	twolane.Handle(w, "deaf", twolane.Handler[params, int]{Execute: h.watched(h.deaf)})
 	twolane.Handle(w, "long", twolane.Handler[params, int]{Execute: h.watched(long), Check: h.watched(long)})
 	twolane.Handle(w, "exit", twolane.Handler[params, int]{Execute: h.watched(exit)})
+	twolane.Handle(w, "flaky", twolane.Handler[params, int]{Execute: h.watched(flaky), Backoff: twolane.Backoff{Base: flakyBackoff / 8, Max: flakyBackoff}})
 	h.bindStorm(w)
 }
 
@@ -213,6 +215,20 @@ func (h handlers) deaf(_ context.Context, job *job) (outcome, error) {
 			h.j.add(e)
 		}
 		last = at
+	}
+	return twolane.Done([]byte(job.Lease())), nil
+}
+
+// flakyBackoff is the longest pause after a failure of flaky.
+const flakyBackoff = 400 * time.Millisecond
+
+// flaky fails as often as not.
+func flaky(ctx context.Context, job *job) (outcome, error) {
+	if err := pass(ctx, rand.N(10*time.Millisecond)); err != nil {
+		return outcome{}, err
+	}
+	if rand.IntN(2) == 0 {
+		return outcome{}, errors.New("it failed")
 	}
 	return twolane.Done([]byte(job.Lease())), nil
 }
