@@ -327,7 +327,9 @@ func (o *observer) limitOf(key string) *LimitWait {
 	if err != nil {
 		return nil
 	}
-	return limitWait(&st, slices.ContainsFunc(cfg.Limits, func(l Limit) bool { return l.Name == name && l.Rate > 0 }))
+	w := limitWait(&st, slices.ContainsFunc(cfg.Limits, func(l Limit) bool { return l.Name == name && l.Rate > 0 }))
+	w.Never = len(st.Filed) > 0 && !slices.ContainsFunc(st.Filed, func(f store.FiledLine) bool { return !f.Never })
+	return w
 }
 
 const limitPatience = 2 * time.Second

@@ -285,7 +285,7 @@ func TestStarvationNamesTheLimit(t *testing.T) {
 			r.Fatal(err)
 		}
 		hooked.set(nil)
-		r.many(5, twolane.Submission{Type: "call"})
+		calls := r.many(5, twolane.Submission{Type: "call"})
 		time.Sleep(20 * sec)
 		if got := w.log.with("WARN", "starts nothing", "reason=limit", "limit=api", "value=call", "lines=1", "opens_in="); len(got) != 1 || strings.Contains(got[0], "members") {
 			r.Errorf("warned %q", w.log.with("WARN"))
@@ -295,6 +295,18 @@ func TestStarvationNamesTheLimit(t *testing.T) {
 		}
 		if n := w.metrics.get("twolane_limit_decisions_total{api,intake,refused}"); n < 10 {
 			r.Errorf("%v claims were refused in 20 s", n)
+		}
+		if _, err := r.client.Cancel(r.Context(), calls, nil); err != nil {
+			r.Fatal(err)
+		}
+		// One that can never run, since the limit was lowered, is told of as what it is.
+		r.submit(twolane.Submission{Type: "vm", Cost: 2, Keys: map[string]string{"zone": "us"}, Delay: sec})
+		if err := r.client.SetLimit(r.Context(), twolane.Limit{Name: "vms", By: twolane.ByKey, Key: "zone", Max: 1}); err != nil {
+			r.Fatal(err)
+		}
+		time.Sleep(20 * sec)
+		if got := w.log.with("WARN", "limit=vms", "value=us", "limit vms=us admits 1 and the command costs more"); len(got) != 1 {
+			r.Errorf("warned %q", w.log.with("WARN"))
 		}
 	})
 }

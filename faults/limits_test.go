@@ -74,7 +74,7 @@ func waits(ctx context.Context, _ *rig, j *job) (twolane.Outcome, error) {
 
 // Whatever becomes of an invocation, by its handler or by others: its slots are given back in the step that ends it, under a limit of 1 of each scope, and
 // the next command of the key runs. Only what is parked, or may still run elsewhere, keeps a slot of scope command.
-func TestF007_HandlersUnderLimits(t *testing.T) {
+func TestF004_F007_HandlersUnderLimits(t *testing.T) {
 	anywhere(t, sec, func(r *rig) {
 		for name, scope := range map[string]twolane.Scope{"inv": twolane.ScopeInvocation, "cmd": twolane.ScopeCommand} {
 			r.ok(r.client.SetLimit(r.Context(), twolane.Limit{Name: name, By: twolane.ByGroup, Max: 1, Scope: scope}))
