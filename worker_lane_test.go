@@ -299,6 +299,7 @@ func TestStarvationNamesTheLimit(t *testing.T) {
 		if _, err := r.client.Cancel(r.Context(), calls, nil); err != nil {
 			r.Fatal(err)
 		}
+		time.Sleep(20 * sec) // the episode is over
 		// One that can never run, since the limit was lowered, is told of as what it is.
 		r.submit(twolane.Submission{Type: "vm", Cost: 2, Keys: map[string]string{"zone": "us"}, Delay: sec})
 		if err := r.client.SetLimit(r.Context(), twolane.Limit{Name: "vms", By: twolane.ByKey, Key: "zone", Max: 1}); err != nil {
