@@ -20,13 +20,15 @@ func obstacles(pause PauseMode, lane Lane, worker, gate bool, free int, limit bo
 	if pause == PauseAll || pause == PauseIntake && lane == Intake {
 		all = append(all, WaitPaused)
 	}
+	if worker && gate {
+		all = append(all, WaitGate)
+	}
 	switch {
 	case !worker:
 		all = append(all, WaitNoWorker)
-	case gate:
-		all = append(all, WaitGate)
 	case limit:
 		all = append(all, WaitLimit)
+	case gate:
 	case free == 0:
 		all = append(all, WaitPermits)
 	case rate.Limit > 0:
@@ -166,6 +168,11 @@ func (x *explainer) waitsForTime() {
 	default:
 		x.Wait = WaitBackoff
 		x.say("It waits after %s and runs again at %s.", x.after(), x.at(x.Until))
+		if x.Gate != nil { // it may be this that put it off, after its last failure
+			x.Also = []Wait{WaitGate}
+			x.say("And %s.", x.gate())
+			return
+		}
 	}
 	if o := x.obstacles(); o[0] != WaitTurn && o[0] != WaitPermits && o[0] != WaitRate {
 		x.Also = o
@@ -173,11 +180,9 @@ func (x *explainer) waitsForTime() {
 	}
 }
 
-// sentBack reports whether a gate has given the command back unstarted: nothing else puts one off that has neither failed nor been snoozed.
+// sentBack reports whether a gate has given the command back unstarted: nothing else puts one off that has neither failed nor been snoozed. Of others
+// only the gate that does so with commands like it is known.
 func (x *explainer) sentBack() bool {
-	if x.r.Failures > 0 || x.r.Losses > 0 {
-		return false
-	}
 	if n := len(x.r.Events); n > 0 && (x.r.Events[n-1].Kind == store.EventSnoozed || x.r.Events[n-1].Kind == store.EventThrottled) {
 		return false
 	}
@@ -186,7 +191,7 @@ func (x *explainer) sentBack() bool {
 			g := &x.s.Workers[i].Gates[j]
 			if g.Decision != "" && g.About(x.r.Lane(), x.r.Queue, x.r.Type) && hasKey(x.r, g.Key) {
 				x.Gate = g
-				return true
+				return x.r.Failures == 0 && x.r.Losses == 0
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package twolane_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -228,6 +229,45 @@ func TestGateVerdicts(t *testing.T) {
 			r.Errorf("%v handlers were called, want 3", n)
 		}
 		r.idle(w)
+	})
+}
+
+// A gate and a limit that stand before a command are both named, and a gate that sends back what has failed before.
+func TestExplainNamesGateAndLimit(t *testing.T) {
+	rigged(t, 0, func(r *rig) {
+		w := r.work(gates(
+			gate.Binding{Name: "again", Types: []string{"a"}, Gate: judge(func(job *gate.Job) gate.Verdict {
+				if job.Failures > 0 {
+					return gate.Verdict{Decision: gate.Wait}
+				}
+				return gate.Verdict{}
+			})}, gate.Binding{Name: "shut", Types: []string{"b"}, Gate: gate.Constant(1)}), func(w *twolane.Worker) {
+			twolane.Handle(w, "a", handler{Execute: func(context.Context, *job) (twolane.Outcome, error) { return twolane.Outcome{}, errors.New("no") }})
+			twolane.Handle(w, "b", handler{Execute: func(context.Context, *job) (twolane.Outcome, error) { return twolane.Processing("", time.Hour), nil },
+				Check: func(context.Context, *job) (twolane.Outcome, error) { return twolane.Processing("", time.Hour), nil }})
+		})
+		if err := r.client.SetLimit(r.Context(), twolane.Limit{Name: "vms", By: twolane.ByType, Max: 1, Scope: twolane.ScopeCommand}); err != nil {
+			r.Fatal(err)
+		}
+		failed := r.submit(twolane.Submission{Type: "a"})[0]
+		r.submit(twolane.Submission{ID: "vm", Type: "b"})
+		time.Sleep(10 * sec)
+		second := r.submit(twolane.Submission{Type: "b"})[0]
+		time.Sleep(2 * sec)
+		if err := w.OverrideGate("shut", 0, time.Minute, ""); err != nil {
+			r.Fatal(err)
+		}
+		time.Sleep(20 * sec)
+		x, err := r.client.Explain(r.Context(), second)
+		if err != nil || x.Wait != twolane.WaitGate || !slices.Equal(x.Also, []twolane.Wait{twolane.WaitLimit}) || x.Gate.Gate != "shut" || x.Limit.Limit != "vms" ||
+			!strings.Contains(x.Text, "gate shut is closed") || !strings.Contains(x.Text, "Besides, limit vms=b is full (1 of 1, held by vm)") {
+			r.Errorf("%v %+v", err, x)
+		}
+		x, err = r.client.Explain(r.Context(), failed)
+		if err != nil || x.Wait != twolane.WaitBackoff || !slices.Equal(x.Also, []twolane.Wait{twolane.WaitGate}) || x.Gate == nil || x.Gate.Gate != "again" ||
+			!strings.Contains(x.Text, "And gate again lets it wait") {
+			r.Errorf("%v %+v", err, x)
+		}
 	})
 }
 

@@ -52,7 +52,9 @@ var leaving = map[string]func(ctx context.Context, r *rig, j *job) (twolane.Outc
 	"too-large": func(context.Context, *rig, *job) (twolane.Outcome, error) {
 		return twolane.Done(strings.Repeat("x", 2<<20)), nil
 	},
-	"park":     func(context.Context, *rig, *job) (twolane.Outcome, error) { return twolane.Processing("", time.Hour), nil },
+	"park": func(context.Context, *rig, *job) (twolane.Outcome, error) {
+		return twolane.Processing("", time.Hour), nil
+	},
 	"deadline": waits, "max-run": waits, "cancel": waits, "force": waits, "delete": waits, "purge": waits, "killed": waits, "drained": waits,
 	"deaf": func(_ context.Context, _ *rig, j *job) (twolane.Outcome, error) { // its lease ends as a loss
 		if j.Starts() > 1 {
