@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/twolane/twolane/gate"
 	"github.com/twolane/twolane/internal/redistest"
 	"github.com/twolane/twolane/store"
+	"github.com/twolane/twolane/store/faultstore"
 	"github.com/twolane/twolane/store/memstore"
 )
 
@@ -214,4 +216,49 @@ func (dropper) Read(time.Time, gate.Scope) gate.Reading {
 
 func (dropper) Judge(time.Time, gate.Scope, *gate.Job) gate.Verdict {
 	return gate.Verdict{Decision: gate.Drop}
+}
+
+// Handlers are cancelled at random moments and the settles of their ends fail, or are made with their answer lost: each slot is given back once, with the
+// settle that is taken in the end, and the next ones have them all.
+func TestF042_SlotsComeBackFromCancels(t *testing.T) {
+	const most = 10
+	anywhere(t, 2*sec, func(r *rig) {
+		for name, scope := range map[string]twolane.Scope{"inv": twolane.ScopeInvocation, "cmd": twolane.ScopeCommand} {
+			r.ok(r.client.SetLimit(r.Context(), twolane.Limit{Name: name, Max: most, Scope: scope}))
+		}
+		w := r.work(twolane.WorkerConfig{Concurrency: twolane.Lanes{Intake: 2 * most, Repoll: 2 * most}}, func(w *twolane.Worker) {
+			poll := func(ctx context.Context, j *job) (twolane.Outcome, error) {
+				<-ctx.Done()
+				return twolane.Outcome{}, context.Cause(ctx)
+			}
+			twolane.Handle(w, "a", handler{Execute: poll})
+			twolane.Handle(w, "b", handler{Execute: func(context.Context, *job) (twolane.Outcome, error) { return twolane.Processing("", 0), nil }, Check: poll})
+			twolane.HandleFunc(w, "next", r.sleeps(0))
+		})
+		ids := append(r.many(most/2, twolane.Submission{Type: "a"}), r.many(most/2, twolane.Submission{Type: "b"})...)
+		r.until("all to run", func() bool { return w.Health().Held == twolane.Lanes{Intake: most / 2, Repoll: most / 2} })
+		next := r.many(2*most, twolane.Submission{Type: "next"})
+		w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.Settle}, Fault: faultstore.DropReply, Count: 3},
+			faultstore.Rule{Ops: []faultstore.Op{faultstore.Settle}, Fault: faultstore.FailBefore, Count: 3})
+		for _, id := range ids {
+			_, err := r.client.Cancel(r.Context(), []string{id}, nil)
+			r.ok(err)
+			time.Sleep(rand.N(50 * milli))
+			if st := r.limit("cmd", ""); st.Members > most {
+				r.Errorf("%d members of %d", st.Members, most)
+			}
+		}
+		r.wait(ids...)
+		r.wait(next...)
+		if n := w.faults.Hits(faultstore.Settle); n != 6 {
+			r.Errorf("%d settles failed, want 6", n)
+		}
+		for _, name := range []string{"inv", "cmd"} {
+			if st := r.limit(name, ""); st.Members != 0 || st.Lines != 0 {
+				r.Errorf("in the end: %+v", st)
+			}
+		}
+		r.until("the worker to have nothing in hand", func() bool { h := w.Health(); return h.Leases == 0 && h.Unsettled == 0 })
+		r.idle(w)
+	})
 }
