@@ -135,6 +135,7 @@ var limitCases = []kase{
 		}
 		c := f.start("a")
 		check("leased", 1, 1)
+		f.same([]store.Hold{{LimitKey: store.LimitKey{Limit: "cmd"}, Scope: store.ScopeCommand}, {LimitKey: store.LimitKey{Limit: "inv"}}}, c.Holds)
 		f.settle(c, store.OutcomeRetry, delay(time.Minute))
 		check("backoff", 0, 0)
 		f.Pass(time.Minute)

@@ -83,6 +83,16 @@ func late(run func(f *fixture, c *store.Command)) func(f *fixture, c *store.Comm
 	}
 }
 
+// overrun lets the handler of c go on beyond its deadline, for as long as its worker can renew the lease and then until that is over.
+func overrun(f *fixture, c *store.Command) {
+	for end := c.Deadline.Add(store.DeadlineGrace + f.v + 2*time.Second); f.now < end; {
+		f.Advance(f.v / 4)
+		f.renew("w1", c)
+		f.maintain()
+	}
+	f.failed(c.ID, store.ReasonDeadline)
+}
+
 // long is a delay that ends before the deadline of what leaves, 2*long one that does not.
 const long = 30 * time.Second
 
@@ -117,6 +127,8 @@ var exits = []exit{
 	{"deadline_error", false, false, leaving(store.OutcomeRetry, delay(2*long))},
 	{"deadline_killed", false, false, late(killed)},
 	{"deadline_in_backoff", false, false, late(leaving(store.OutcomeSnooze, delay(long)))},
+	{"deadline_overrun", false, false, overrun},
+	{"poll_deadline_overrun", true, false, overrun},
 	{"poll_done", true, false, leaving(store.OutcomeDone)},
 	{"poll_fail", true, false, leaving(store.OutcomeFail)},
 	{"poll_error", true, true, leaving(store.OutcomeRetry, delay(long))},
