@@ -263,7 +263,12 @@ func TestExplainNamesGateAndLimit(t *testing.T) {
 			!strings.Contains(x.Text, "gate shut is closed") || !strings.Contains(x.Text, "Besides, limit vms=b is full (1 of 1, held by vm)") {
 			r.Errorf("%v %+v", err, x)
 		}
-		x, err = r.client.Explain(r.Context(), failed)
+		for range 40 { // now and then it is looked at again
+			if x, err = r.client.Explain(r.Context(), failed); x.Wait == twolane.WaitBackoff {
+				break
+			}
+			time.Sleep(sec)
+		}
 		if err != nil || x.Wait != twolane.WaitBackoff || !slices.Equal(x.Also, []twolane.Wait{twolane.WaitGate}) || x.Gate == nil || x.Gate.Gate != "again" ||
 			!strings.Contains(x.Text, "And gate again lets it wait") {
 			r.Errorf("%v %+v", err, x)

@@ -95,6 +95,67 @@ func TestF105_OvershootIsOneStep(t *testing.T) {
 	})
 }
 
+// What a gate measures is one thing, however many types, queues or classes its binding tells apart: they have one step together, not one each.
+func TestF105_ScopesShareAStep(t *testing.T) {
+	const permits, threshold, step = 100, 40, 0.1
+	types := []string{"a", "b", "c", "d", "e"}
+	for name, b := range map[string]gate.Binding{
+		"types": {Per: gate.PerType}, "types and queues": {Per: gate.PerType | gate.PerQueue},
+		"classes": {Per: gate.PerClass, ClassOf: func(j *gate.Job) string { return j.Type }}, "counted": {Per: gate.PerType},
+	} {
+		first, counted := int(step*permits), name == "counted"
+		if counted {
+			first = threshold
+		}
+		rigged(t, 0, func(r *rig) {
+			var p plant
+			var open box[bool]
+			m, err := gate.NewMeter(gate.MeterConfig{
+				Ask: func(context.Context) (gate.Sample, error) {
+					if !open.get() {
+						return gate.Sample{Value: 1, Capacity: permits}, nil
+					}
+					return gate.Sample{Value: float64(p.before(5*sec)) / permits, Capacity: permits}, nil
+				},
+				Budget: func(v float64) float64 { return threshold/float64(permits) - v }, Threshold: threshold / float64(permits),
+				Every: sec / 2, Lag: 6 * sec, Step: map[bool]float64{false: step}[counted], Counted: counted,
+			})
+			if err != nil {
+				r.Fatal(err)
+			}
+			b.Name, b.Gate = "g", gate.Composite{gate.Constant(1), m}
+			cfg := gates(b)
+			cfg.Concurrency.Intake = permits
+			w := r.work(cfg, func(w *twolane.Worker) {
+				for _, typ := range types {
+					twolane.HandleFunc(w, typ, func(ctx context.Context, j *job) (any, error) {
+						p.add(1)
+						defer p.add(-1)
+						time.Sleep(3 * time.Minute)
+						return nil, nil
+					})
+				}
+			})
+			var ids []string
+			for _, typ := range types {
+				ids = append(ids, r.many(20, twolane.Submission{Type: typ})...)
+			}
+			time.Sleep(10 * sec)
+			open.set(true)
+			time.Sleep(3 * sec)
+			if n := p.before(0); n > first {
+				r.Errorf("%s: %d run 3 s after the gate opened, a step is %v", name, n, first)
+			}
+			time.Sleep(2 * time.Minute)
+			if most := p.peak(); most-threshold > first%threshold || most < threshold*9/10 {
+				r.Errorf("%s: %d ran at most, the signal asks for %d, a step is %v", name, most, threshold, first)
+			}
+			r.wait(ids...)
+			r.idle(w)
+		})
+	}
+}
+
 // A source that was away comes back: what its fallback let run meanwhile is where the gate goes on from, not what ran before. The same of an override that ends.
 func TestF105_SourceComesBackInSteps(t *testing.T) {
 	for _, how := range []string{"fallback", "override"} {

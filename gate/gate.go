@@ -33,6 +33,13 @@ type Notifier interface {
 	Notify(changed func()) (stop func())
 }
 
+// Whole is a gate with one reading for all that runs under it, whatever the scope, as of one measured backend. Scopes that its binding tells apart
+// share its steps.
+type Whole interface {
+	Gate
+	Whole()
+}
+
 // Reason says in one of a few words why a reading is what it is; it is a metric's label.
 type Reason string
 

@@ -95,6 +95,9 @@ func NewMeter(cfg MeterConfig) (*Meter, error) {
 	return &Meter{cfg: cfg, worker: make(chan struct{}, 1)}, nil
 }
 
+// Whole implements [Whole].
+func (m *Meter) Whole() {}
+
 // Run implements [Runner]. If several call it, one asks.
 func (m *Meter) Run(ctx context.Context) {
 	select {

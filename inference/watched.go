@@ -53,3 +53,6 @@ func (w *watched) Run(ctx context.Context) { gate.RunAll(ctx, w.Gate) }
 
 // Notify implements [gate.Notifier].
 func (w *watched) Notify(changed func()) (stop func()) { return gate.NotifyAll(changed, w.Gate) }
+
+// Unwrap returns the gate behind it.
+func (w *watched) Unwrap() []gate.Gate { return []gate.Gate{w.Gate} }

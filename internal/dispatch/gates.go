@@ -34,6 +34,7 @@ type bound struct {
 	judge    gate.Judge
 	listener gate.Listener
 	cells    map[cellKey]*GateCell
+	sums     [2]*GateCell // by lane, of a gate that has one reading for all of its cells: what they start together; nil if there are none
 	waits    map[gate.Key]*waitRow
 }
 
@@ -48,7 +49,8 @@ type GateCell struct {
 	key   cellKey
 	held  int
 	pace  pace
-	seen  int // number of the look that read is of
+	grows growth // of a sum
+	seen  int    // number of the look that read is of
 	read  gate.Reading
 	left  int  // room, at that look
 	full  bool // room was refused at the last look
@@ -70,6 +72,11 @@ func (g *gates) init(bs []gate.Binding) {
 		}
 		if gate.Has[gate.Listener](b.Gate) {
 			x.listener = b.Gate.(gate.Listener)
+		}
+		if b.Per != 0 && gate.Has[gate.Whole](b.Gate) {
+			for _, l := range store.Lanes {
+				x.sums[l] = &GateCell{b: x, key: cellKey{lane: l}}
+			}
 		}
 		g.judging = g.judging || x.judge != nil || x.ByClass()
 		g.listening = g.listening || x.listener != nil
@@ -125,12 +132,19 @@ func (c *Core) look(now time.Duration, x *GateCell) int {
 	if r.Lag == 0 && r.Budget >= 1 { // the permits bound it
 		x.left = math.MaxInt32
 	}
+	if s := x.sum(); s != nil {
+		s.left = s.grows.allowed(now, age, &r, permits, s.held)
+		x.left = min(x.left, s.left)
+	}
 	x.took(c, now, wall, r)
 	if x.full = x.left == 0; x.full {
 		x.refused(c, now)
 	}
 	return x.left
 }
+
+// sum is what x and the other cells of its lane start together; nil if they have nothing to do with each other.
+func (x *GateCell) sum() *GateCell { return x.b.sums[x.key.lane] }
 
 func (x *GateCell) scope(permits int) gate.Scope {
 	return gate.Scope{Lane: x.key.lane, Queue: x.key.queue, Type: x.key.typ, Class: x.key.class, Permits: permits, Held: x.held}
@@ -229,6 +243,10 @@ func (c *Core) narrow(now time.Duration, call *ClaimCall, w *store.Want) (kept, 
 				bounded = true
 				t.Rooms = append(slices.Clip(t.Rooms), call.room(x))
 			}
+			if s := x.sum(); s != nil && n > 0 && s.left < call.Req.Free[w.Lane] {
+				bounded = true
+				t.Rooms = append(slices.Clip(t.Rooms), call.room(s))
+			}
 		}
 		if out {
 			shut = append(shut, t)
@@ -268,7 +286,7 @@ func (c *Core) roomsUsed(now time.Duration, call *ClaimCall, grants []store.Gran
 		}
 		first := g.Items[0]
 		for j, x := range call.rooms {
-			if x.b.Covers(g.Lane, first.Queue, first.Type) && x == x.b.cell(g.Lane, first.Queue, first.Type, "") {
+			if x.b.Covers(g.Lane, first.Queue, first.Type) && (x == x.b.sums[g.Lane] || x == x.b.cell(g.Lane, first.Queue, first.Type, "")) {
 				used[j]++
 			}
 		}
@@ -278,7 +296,7 @@ func (c *Core) roomsUsed(now time.Duration, call *ClaimCall, grants []store.Gran
 		if used[j] < call.Req.Rooms[j] {
 			continue
 		}
-		if c.look(now, x) > 0 { // some of it was given back
+		if x != x.sum() && c.look(now, x) > 0 { // some of it was given back
 			c.gates.again = true
 		}
 		x.full = true
@@ -305,6 +323,10 @@ func (c *Core) enterGates(inv *Invocation) {
 		x := b.cell(inv.Lane, inv.Queue, inv.Type.Name, class)
 		x.held++
 		x.pace.entered(x.held)
+		if s := x.sum(); s != nil {
+			s.held++
+			s.grows.entered(s.held)
+		}
 		inv.cells = append(inv.cells, x)
 		c.event(Event{Kind: GateDecided, Gate: x, Text: string(gate.Open), N: 1})
 	}
@@ -313,8 +335,10 @@ func (c *Core) enterGates(inv *Invocation) {
 func (c *Core) leaveGates(inv *Invocation) {
 	for _, x := range inv.cells {
 		x.held--
-		if x.full {
-			c.gates.again = true
+		c.gates.again = c.gates.again || x.full
+		if s := x.sum(); s != nil {
+			s.held--
+			c.gates.again, s.full = c.gates.again || s.full, false
 		}
 	}
 }

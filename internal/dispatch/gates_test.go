@@ -34,6 +34,17 @@ func (k *knob) Judge(_ time.Time, _ gate.Scope, job *gate.Job) gate.Verdict {
 
 func (k *knob) Feedback(f gate.Feedback) { k.heard = append(k.heard, f) }
 
+// whole is a knob that measures all that runs under it, late at times.
+type whole struct{ *knob }
+
+func (whole) Whole() {}
+
+func (w whole) Read(now time.Time, s gate.Scope) gate.Reading {
+	r := w.knob.Read(now, s)
+	r.Lag = time.Duration(len(w.asked)%3) * 100 * time.Millisecond
+	return r
+}
+
 func gated(t *testing.T, bs ...gate.Binding) *driver {
 	return newDriver(t, func(c *Config) {
 		c.Permits = [2]int{8, 8}
@@ -293,7 +304,7 @@ func TestF010_GatesHoldNothing(t *testing.T) {
 				return v
 			}
 		}
-		d := gated(t, gate.Binding{Name: "g0", Gate: knobs[0]}, gate.Binding{Name: "g1", Gate: knobs[1], Per: gate.PerQueue | gate.PerType, Lanes: []store.Lane{0, 1}},
+		d := gated(t, gate.Binding{Name: "g0", Gate: knobs[0]}, gate.Binding{Name: "g1", Gate: whole{knobs[1]}, Per: gate.PerQueue | gate.PerType, Lanes: []store.Lane{0, 1}},
 			gate.Binding{Name: "g2", Gate: knobs[2], Per: gate.PerClass, ClassOf: func(j *gate.Job) string { return j.ID[:1] }})
 		next := 0
 		for range 400 {
@@ -365,6 +376,11 @@ func TestF010_GatesHoldNothing(t *testing.T) {
 			for k, x := range b.cells {
 				if x.held != 0 {
 					t.Fatalf("seed %d: %s holds %d in %+v", seed, b.Name, x.held, k)
+				}
+			}
+			for l, s := range b.sums {
+				if s != nil && s.held != 0 {
+					t.Fatalf("seed %d: the cells of %s hold %d together in lane %d", seed, b.Name, s.held, l)
 				}
 			}
 		}

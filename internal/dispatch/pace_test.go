@@ -134,6 +134,40 @@ func TestPaceOfAnySignal(t *testing.T) {
 	}
 }
 
+// A burst that meets a gate which has stood open over nothing is no reason for a second step before the signal shows the first, whenever it comes.
+func TestF105_BurstIntoAnOpenGate(t *testing.T) {
+	const permits, threshold, lag = 100, 80, 50
+	for _, step := range []float64{0.1, 0.25, 0.5, 1} {
+		for at := range 3 * lag {
+			var p pace
+			var g growth
+			b := &backend{lag: lag * paceTick}
+			held, most := 0, 0
+			for tick := range 2000 {
+				now := time.Duration(tick) * paceTick
+				r := gate.Reading{Budget: (threshold - float64(b.shows())) / permits, Lag: (lag + 1) * paceTick, Step: step}.Normal()
+				n := min(p.allowed(now, 0, &r, permits, held)-held, g.allowed(now, 0, &r, permits, held))
+				if at%2 == 1 { // one of them alone
+					n = p.allowed(now, 0, &r, permits, held) - held
+				}
+				for ; n > 0 && tick >= at; n-- {
+					held++
+					p.entered(held)
+					g.entered(held)
+				}
+				b.past = append(b.past, held)
+				most = max(most, held)
+			}
+			if most > threshold {
+				t.Fatalf("step %v: a burst at tick %d lets %d run, %d too many", step, at, most, most-threshold)
+			}
+			if most < threshold*9/10 {
+				t.Fatalf("step %v: a burst at tick %d lets %d run", step, at, most)
+			}
+		}
+	}
+}
+
 // A fallback, an override and a tier gate over a saturated backend are shares before a gate that measures. When they end, what ran long before is no
 // reason to let everybody go, and what was started under them is not seen yet: what runs exceeds the threshold, or what ran under the share, by one step.
 func TestF105_ShareEndsInSteps(t *testing.T) {
