@@ -97,8 +97,9 @@ func (d *duo) runSuspects() {
 	}
 }
 
-// sameOrder reports whether both stores would start what is in line in the same order.
+// sameOrder reports whether both stores would start what is in line in the same order. Who was retried at once has one deadline.
 func (d *duo) sameOrder() bool {
+	deadlines := map[store.Millis]bool{}
 	line := func(s store.Store) (in []string) {
 		cs, err := s.Get(d.ctx, randomAll, store.GetOptions{NoBlobs: true})
 		d.ok(err)
@@ -106,9 +107,17 @@ func (d *duo) sameOrder() bool {
 			return c == nil || c.Status != store.Pending || c.Place != store.InLine
 		})
 		slices.SortFunc(cs, func(a, b *store.Command) int { return int(int64(a.Seq) - int64(b.Seq)) })
-		return ids(cs)
+		clear(deadlines)
+		for _, c := range cs {
+			if d.order == store.ByDeadline && c.Deadline != 0 && deadlines[c.Deadline] {
+				return nil
+			}
+			deadlines[c.Deadline] = true
+		}
+		return append([]string{""}, ids(cs)...)
 	}
-	return slices.Equal(line(d.s), line(d.m))
+	a, b := line(d.s), line(d.m)
+	return a != nil && slices.Equal(a, b)
 }
 
 func (d *duo) claimIntake(rt *rapid.T) {
