@@ -157,7 +157,6 @@ func (a *audit) key(k string) {
 // idIndexes are the indexes whose members are ids.
 var idIndexes = map[string]bool{
 	"l|": true, "sr": true, "sn": true, "x": true, "L": true, "T": true, "xl": true, "cx": true, "od": true, "f|": true, "z": true, "lost": true,
-	"m|": true,
 }
 
 // readIndexes reads every index but the records.
@@ -201,6 +200,9 @@ func (a *audit) readIndexes(ctx context.Context) error {
 				if idIndexes[kind] {
 					a.ids[n] = true
 				}
+				if _, id := memberOf(n); kind == "m|" {
+					a.ids[id] = true
+				}
 			}
 			if cursor, _ = p[0].ToString(); cursor == "0" || cursor == "" {
 				break
@@ -226,7 +228,7 @@ func (a *audit) readIndexes(ctx context.Context) error {
 func (a *audit) sums(ctx context.Context) (string, error) {
 	args := []string{"sums"}
 	for _, k := range slices.Sorted(maps.Keys(a.keys)) {
-		if strings.HasPrefix(k, "n|") || strings.HasPrefix(k, "lm|") || strings.HasPrefix(k, "lf|") || k == "fn" {
+		if strings.HasPrefix(k, "n|") || strings.HasPrefix(k, "lf|") || k == "fn" {
 			args = append(args, k)
 		}
 	}

@@ -226,9 +226,9 @@ func (a *audit) checkStrays(ctx context.Context) error {
 				}
 			}
 		case kind == "m" && rest != "":
-			for id := range m {
-				if !a.counts.holds[holding{id, rest}] {
-					strays = append(strays, pair{key, id})
+			for text := range m {
+				if value, id := memberOf(text); !a.counts.holds[holding{id, rest + "|" + value}] {
+					strays = append(strays, pair{key, text})
 				}
 			}
 		case key == "u":

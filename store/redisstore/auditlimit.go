@@ -11,7 +11,14 @@ import (
 // holding is a membership: an id and limit|value.
 type holding struct{ id, key string }
 
-// never is added to the number of a filing whose line never fits, see script/lim/filed.lua.
+// memberOf parts what the set of a limit holds for a member: its value and its id.
+func memberOf(text string) (value, id string) {
+	value, id, _ = strings.Cut(text, "|")
+	id, _, _ = strings.Cut(id, "|")
+	return value, id
+}
+
+// never is added to the number of a filing whose line never fits, see script/filed/filed.lua.
 const never = 1 << 50
 
 // checkFiled checks where a line stands that is filed, and reports whether it is closed. r is what script/audit.lua says about lines, read in one step.
@@ -50,18 +57,16 @@ func (a *audit) checkFiled(line string, r []string, cfg *store.Config) (closed b
 		a.say("line %s: stands under %s at %s, never fits is %v", line, f.key, at, f.never)
 	case head == "":
 		a.say("line %s: is empty and filed under %s", line, f.key)
-	case retest == "":
+	case retest == "" && r[15] == "" && a.meta["fcv"] == "":
 		a.say("line %s: is filed under %s without a re-test", line, f.key)
-	case store.Millis(atoi(retest))+rule.Retest < run:
+	case retest != "" && store.Millis(atoi(retest))+rule.Retest < run:
 		a.say("line %s: filed under %s, is not tested again: it was to be at %s, it is %d", line, f.key, retest, run)
-	case !f.opened && shut != head:
+	case shut != "" && shut != head:
 		a.say("line %s: is closed at %q, its head stands at %s", line, shut, head)
-	case f.opened && shut != "":
-		a.say("line %s: is opened under %s and stands among the closed lines", line, f.key)
-	case room && !f.opened && !f.never && since != 0 && since+2*rule.Retest < run && claimable:
+	case room && shut != "" && !f.never && since != 0 && since+2*rule.Retest < run && claimable:
 		a.say("line %s: stands filed under %s though it has had room for two seconds", line, f.key)
 	}
-	return !f.opened
+	return shut != ""
 }
 
 // checkFair checks that an open line of a fair queue takes part in its turns, and no other line does. While that is being made anew nothing is certain.
@@ -106,7 +111,7 @@ func (a *audit) checkLimits() {
 		for k, m := range a.members {
 			if name, ok := strings.CutPrefix(k, prefix); ok {
 				for v, s := range m {
-					got[name+"|"+v] = s
+					got[name+"|"+v], _, _ = strings.Cut(s, " ")
 				}
 			}
 		}
@@ -121,8 +126,53 @@ func (a *audit) checkLimits() {
 			}
 		}
 	}
-	same("members", n.members, "lm|")
 	same("filed lines", lines, "lf|")
+	for k, m := range a.members {
+		for v, text := range m {
+			name, ok := strings.CutPrefix(k, "lf|")
+			if _, alone, one := strings.Cut(text, " "); ok && one && n.filed[alone[:min(len(alone), baseLen+2)]] != name+"|"+v {
+				a.say("line %s: is said to be the only one filed under %s|%s", alone, name, v)
+			}
+		}
+	}
+	for k, m := range a.members {
+		if name, ok := strings.CutPrefix(k, "lf|"); ok {
+			for v := range m {
+				if _, swept := a.members["fv|"+name][v]; !swept {
+					a.say("lines under %s|%s: no sweep looks at them", name, v)
+				}
+			}
+		}
+		if name, ok := strings.CutPrefix(k, "fv|"); ok {
+			for v := range m {
+				if lines[name+"|"+v] == 0 {
+					a.say("%s|%s: is swept and no line is filed under it", name, v)
+				}
+			}
+		}
+	}
+	if due := a.meta["fsw"]; len(n.filed) > 0 && due != "" && store.Millis(atoi(due))+2*rule.Retest < store.Millis(atoi(a.meta["run"])) {
+		a.say("meta: the sweep of keys is overdue since %s, it is %s", due, a.meta["run"])
+	}
+	members := map[string]int64{}
+	for k, m := range a.members {
+		if name, ok := strings.CutPrefix(k, "m|"); ok {
+			for text := range m {
+				value, _ := memberOf(text)
+				members[name+"|"+value]++
+			}
+		}
+	}
+	for k, w := range n.members {
+		if members[k] != w {
+			a.say("members of %s: are %d, counted are %d", k, members[k], w)
+		}
+	}
+	for k, w := range members {
+		if n.members[k] == 0 {
+			a.say("members of %s: are %d, and there are none", k, w)
+		}
+	}
 	for k, w := range lanes {
 		if got := a.members["fn"][k]; got != strconv.FormatInt(w, 10) {
 			a.say("filed lines of %s: are %q, counted are %d", k, got, w)

@@ -105,7 +105,7 @@ func (a *audit) checkLines(ctx context.Context) error {
 				polls[key] = true
 			}
 		}
-		if kind, _, _ := strings.Cut(key, "|"); kind == "b" || kind == "fl" || kind == "fd" || kind == "fr" || kind == "vl" || kind == "vd" {
+		if kind, _, _ := strings.Cut(key, "|"); kind == "fl" || kind == "fd" || kind == "fr" || kind == "vl" || kind == "vd" {
 			for line := range m {
 				lines[line] = true
 			}
@@ -121,7 +121,7 @@ func (a *audit) checkLines(ctx context.Context) error {
 		}
 		for i, line := range part {
 			r, err := rows[i].AsStrSlice()
-			if err != nil || len(r) != 15 {
+			if err != nil || len(r) != 16 {
 				return badReply("audit", err)
 			}
 			open, at, head := r[0], r[1], r[2]
@@ -159,7 +159,7 @@ func (a *audit) checkLines(ctx context.Context) error {
 		at, _ := got[0].ToString()
 		least := "nil"
 		for _, s := range a.members[key] {
-			if least == "nil" || atoi(s) < atoi(least) {
+			if atoi(s) >= 0 && (least == "nil" || atoi(s) < atoi(least)) { // those below 0 wait for limits
 				least = s
 			}
 		}

@@ -169,9 +169,9 @@ func (c *claimed) read(p []rueidis.RedisMessage, tails []string) error {
 			return badReply("claim", err)
 		}
 	}
-	which := &tailReader{texts: tails}
-	if len(tails) > 0 {
-		which.runs, which.texts = []byte(tails[1]), tails[2:]
+	which, err := readTails(tails, len(texts))
+	if err != nil {
+		return err
 	}
 	defs := make([]*lineDef, len(texts))
 	for i := range texts {
@@ -192,7 +192,7 @@ func (c *claimed) read(p []rueidis.RedisMessage, tails []string) error {
 			for range min(n, batch) {
 				lease := heldLease{name: store.LeaseName{Token: uint64(first) + uint64(at) + 1, Nonce: c.req.Nonce}, owner: c.req.Worker, at: c.now}
 				until := c.until
-				lease.tail = which.next()
+				lease.tail = which.of(at, line-1)
 				if values != nil {
 					v, _ := values[at].ToString()
 					lease, _ = parseLease(v) // the script has compared its name
@@ -212,25 +212,40 @@ func (c *claimed) read(p []rueidis.RedisMessage, tails []string) error {
 	return nil
 }
 
-// tailReader hands out what leases say of memberships: runs of how many grants have which of the texts.
-type tailReader struct {
-	runs  []byte
-	texts []string
-	left  int
-	tail  string
+// leaseTails is what leases say of memberships: by line, but for some grants.
+type leaseTails struct {
+	lines []string
+	odd   map[int]string
 }
 
-func (r *tailReader) next() string {
-	if r.left == 0 && len(r.runs) >= 4 {
-		n := int(binary.LittleEndian.Uint16(r.runs[2:]))
-		r.left, r.tail = int(binary.LittleEndian.Uint16(r.runs)), ""
-		if n > 0 && n <= len(r.texts) {
-			r.tail = r.texts[n-1]
-		}
-		r.runs = r.runs[4:]
+func readTails(tails []string, lines int) (t leaseTails, err error) {
+	if len(tails) == 0 {
+		return t, nil
 	}
-	r.left--
-	return r.tail
+	if len(tails) < 2+lines {
+		return t, badReply("claim", nil)
+	}
+	t.lines = tails[2 : 2+lines]
+	texts := tails[2+lines:]
+	for which := []byte(tails[1]); len(which) >= 4; which = which[4:] {
+		if t.odd == nil {
+			t.odd = map[int]string{}
+		}
+		text, n := "", int(binary.LittleEndian.Uint16(which[2:]))
+		if n > 0 && n <= len(texts) {
+			text = texts[n-1]
+		}
+		t.odd[int(binary.LittleEndian.Uint16(which))-1] = text
+	}
+	return t, nil
+}
+
+// of is what the lease of a grant says, which has that line.
+func (t *leaseTails) of(grant, line int) string {
+	if text, ok := t.odd[grant]; ok || len(t.lines) == 0 {
+		return text
+	}
+	return t.lines[line]
 }
 
 // command decodes one record; nil if it cannot be read.

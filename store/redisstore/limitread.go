@@ -37,7 +37,7 @@ func (s *Store) Limit(ctx context.Context, k store.LimitKey) (store.LimitState, 
 	if len(p) == 0 {
 		return store.LimitState{}, store.ErrNotFound
 	}
-	if len(p) != 14 {
+	if len(p) != 16 {
 		return store.LimitState{}, badReply("limit", nil)
 	}
 	now, err := readMoment(p[0])
@@ -81,7 +81,7 @@ func parseFloat(s string) float64 {
 	return f
 }
 
-// readFiled reads filed lines: names, filings, how often passed over, commands, definitions.
+// readFiled reads filed lines: names, filings, how often passed over, commands, definitions, whether they are open, since when they are filed.
 func (s *Store) readFiled(p []rueidis.RedisMessage) ([]store.FiledLine, error) {
 	var text [3][]string
 	for i, at := range [...]int{0, 1, 4} {
@@ -95,8 +95,16 @@ func (s *Store) readFiled(p []rueidis.RedisMessage) ([]store.FiledLine, error) {
 		return nil, badReply("limit", err)
 	}
 	waiting, err := p[3].AsIntSlice()
+	if err != nil {
+		return nil, badReply("limit", err)
+	}
+	open, err := p[5].AsIntSlice()
+	since, err2 := p[6].AsStrSlice()
+	if err2 != nil || len(since) != len(open) {
+		return nil, badReply("limit", err2)
+	}
 	names, filings, defs := text[0], text[1], text[2]
-	if err != nil || len(filings) != len(names) || len(passed) != len(names) || len(waiting) != len(names) || len(defs) != len(names) {
+	if err != nil || len(filings) != len(names) || len(passed) != len(names) || len(waiting) != len(names) || len(defs) != len(names) || len(open) != len(names) {
 		return nil, badReply("limit", err)
 	}
 	var lines []store.FiledLine
@@ -109,7 +117,7 @@ func (s *Store) readFiled(p []rueidis.RedisMessage) ([]store.FiledLine, error) {
 		lane, class, holder := lineKind(name)
 		lines = append(lines, store.FiledLine{
 			Line: rule.LineName(d.command(), lane, class, holder), Queue: d.queue, Lane: lane, Type: d.typ, Group: d.group, Waiting: int(waiting[i]),
-			Since: f.since, Passed: int(passed[i]), Opened: f.opened, Never: f.never,
+			Since: store.Millis(atoi(since[i])), Passed: int(passed[i]), Opened: open[i] == 1, Never: f.never,
 		})
 	}
 	return lines, nil
@@ -131,19 +139,18 @@ func lineKind(line string) (lane store.Lane, class store.Class, holder bool) {
 	return lane, class, false
 }
 
-// filing is what the hash of filed lines holds for one line, see unpackline in script/lim/filed.lua.
+// filing is what the hash of filed lines holds for one line, see unpackline in script/filed/filed.lua.
 type filing struct {
-	opened, never bool
-	since         store.Millis
-	cost          int
-	key, queue    string
-	typ           string
+	never      bool
+	cost       int
+	key, queue string
+	typ        string
 }
 
 func parseFiling(text string) (filing, bool) {
 	r := reader{s: text}
 	flags := r.uint(1)
-	f := filing{opened: flags&1 != 0, never: flags&2 != 0, since: r.time()}
+	f := filing{never: flags&2 != 0}
 	r.uint(6)
 	f.cost = int(r.uint(1))
 	r.uint(4)

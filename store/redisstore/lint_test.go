@@ -19,10 +19,10 @@ var comment = regexp.MustCompile(`(?m)--.*$`)
 func TestF082_scripts_keep_to_their_slot(t *testing.T) {
 	kinds := redisstore.KeyKinds()
 	// The second argument of a call, where a command has a key there.
-	keyed := regexp.MustCompile(`(?:p?call|vcall)\(\s*('[A-Z]+'|cmd|rev and '[A-Z]+' or '[A-Z]+')\s*,\s*([^,)]+)`)
+	keyed := regexp.MustCompile(`(?:p?call|vcall|many)\(\s*('[A-Z]+'|cmd|rev and '[A-Z]+' or '[A-Z]+')\s*,\s*([^,)]+)`)
 	literal := regexp.MustCompile(`P \.\. '([^']*)'`)
 	// Names that hold a key which was built from P, by the script that says so.
-	built := regexp.MustCompile(`^(KEYS\[1\]|key|k|keys\[1\]|open|t\.open|L\.open|l\.open|d\.key|d\.fin|n|ks|prefix)$`)
+	built := regexp.MustCompile(`^(KEYS\[1\]|key|k|keys\[1\]|open|t\.open|L\.open|l\.open|d\.key|d\.fin|n|ks|prefix|(K\.)?M\.key)$`)
 	// Lists and keys of others, which only a server that is no cluster can touch in the same step.
 	theirs := regexp.MustCompile(`^(e\.dest|e\.unset\[j\]|unpack\(e\.del\)?)$`)
 	foreign := map[string]*regexp.Regexp{"push": theirs, "settle": theirs}

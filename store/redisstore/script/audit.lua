@@ -11,7 +11,7 @@
 --       at, key, id pairs: the score or value of each id in each key, 'nil' if it is not there
 --       lines, lines: for each: {open key, score there, head's score, score among the closed ones, filing, score under its key, re-test, since when
 --       room stands under its key, 1 if the key has room for it, run clock of the last step, score among the lines of its group, among the polls
---       that are not due, start of its group, 1 if the queue is fair, 1 if that is being made anew}
+--       that are not due, start of its group, 1 if the queue is fair, 1 if that is being made anew, 1 if no time of its own says when it is tested again}
 --       sums, keys of numbers: {meta, numbers of each}, flat
 -- include: base holds lib lim
 local err = begin(false, true)
@@ -60,7 +60,10 @@ elseif what == 'ids' then
     local none = {}
     local h = c and holds(c.ht) or {}
     for k = 1, #h, 2 do
-      if call('SISMEMBER', P .. 'm|' .. h[k], id) == 0 then none[#none + 1] = h[k] end
+      local name, v = string.match(h[k], '^([^|]*)|(.*)$')
+      for i = 1, h.cost do
+        if not call('ZSCORE', P .. 'm|' .. name, v .. '|' .. id .. (i > 1 and '|' .. i or '')) then none[#none + 1] = h[k] end
+      end
     end
     row[20] = table.concat(none, ' ')
     out[#out + 1] = row
@@ -86,7 +89,7 @@ elseif what == 'lines' then
       key = openkey(q, sub(line, 17, 17), sub(line, 18, 18), ty)
       s = call('ZSCORE', key, line) or ''
       key = sub(key, #P + 1)
-      shut = call('ZSCORE', P .. 'b|' .. sub(key, 3), line) or ''
+      if s ~= '' and tonumber(s) < 0 then s, shut = '', fmt('%d', -s) end
     end
     local row = {key, s, h[2] or '', shut, '', '', '', '', '', call('HGET', KEYS[1], 'run')}
     local F = lim().get(line)
@@ -95,10 +98,11 @@ elseif what == 'lines' then
       row[5] = call('HGET', P .. 'fd', line)
       row[6] = call('ZSCORE', P .. 'fl|' .. F.key, line) or ''
       row[7] = call('ZSCORE', P .. 'fr', line) or ''
-      row[8] = call('HGET', P .. 'fs', F.key) or ''
+      row[8] = string.match(call('HGET', P .. 'fs', F.key) or '', '^%d*')
       row[9] = LM.room(K, F.cost) and '1' or ''
+      row[16] = LM.quiet(K) and '1' or ''
     end
-    row[11], row[12], row[13], row[14], row[15] = '', '', '', '', ''
+    row[11], row[12], row[13], row[14], row[15], row[16] = '', '', '', '', '', row[16] or ''
     if q then
       local name = sub(key, 3)
       row[11], row[12] = call('ZSCORE', P .. 'vl|' .. name .. '|' .. g, line) or '', call('ZSCORE', P .. 'vd|' .. name, line) or ''

@@ -7,6 +7,7 @@ local spack, sunpack = struct.pack, struct.unpack
 local band = bit.band
 local unpack, tonumber = unpack, tonumber
 local SCHEMA = 1
+local ran -- the run clock of the step before
 local wall, run, lease, vns -- the three clocks in ms; the visibility timeout in ns
 local cv -- version of the configuration
 local BOUND = 100 -- items of each kind that one step of maintenance takes
@@ -27,7 +28,7 @@ local function begin(advance, reading)
   end
   vns, cv, limited = tonumber(m[5] or '20000000000'), tonumber(m[7] or '0'), m[8]
   if not (m[1] and m[2] and m[3] and m[4]) then -- a new namespace, or one that was flushed: it begins now
-    run, lease = wall, wall
+    run, lease, ran = wall, wall, wall
     if reading then return end
     local w = fmt('%d', wall)
     call('HSET', KEYS[1], 'rd', SCHEMA, 'wr', SCHEMA, 'last', w, 'run', w, 'lease', w)
@@ -37,6 +38,7 @@ local function begin(advance, reading)
     return redis.error_reply('TWOLANE_SCHEMA ' .. m[1])
   end
   local d = max(0, wall - tonumber(m[2]))
+  ran = tonumber(m[3])
   run = tonumber(m[3]) + (advance and d or reading and d or min(d, floor(vns / 1e6)))
   lease = tonumber(m[4]) + min(d, floor(floor(vns / 1e6) / 4))
   if advance then
@@ -69,8 +71,64 @@ local function openkey(q, lane, cl, ty) return P .. 'o|' .. q .. '|' .. lane .. 
 
 -- nextpoll keeps when the first poll of the open lines in key is due.
 local function nextpoll(key)
-  local h = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  local h = limited and call('ZRANGEBYSCORE', key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1) or call('ZRANGE', key, 0, 0, 'WITHSCORES')
   if h[2] then call('ZADD', P .. 'kn', h[2], sub(key, #P + 1)) else call('ZREM', P .. 'kn', sub(key, #P + 1)) end
+end
+
+-- hset and zadd write pairs into a hash or a sorted set that had n members. The server keeps few short ones as a list through which each is looked
+-- for; one that is too long lets it make a table.
+local LONG = string.rep('~', 65)
+local function many(cmd, key, l)
+  for i = 1, #l, 4000 do call(cmd, key, unpack(l, i, min(i + 3999, #l))) end
+end
+
+local function hset(key, n, l)
+  if n >= 16 or n + #l / 2 < 16 then return many('HSET', key, l) end
+  call('HSET', key, LONG, '')
+  many('HSET', key, l)
+  call('HDEL', key, LONG)
+end
+
+local function zadd(key, n, l)
+  if n >= 16 or n + #l / 2 < 16 then return many('ZADD', key, l) end
+  call('ZADD', key, 0, LONG)
+  many('ZADD', key, l)
+  call('ZREM', key, LONG)
+end
+
+-- astree does that for a sorted set that has become long.
+local function astree(key)
+  call('ZADD', key, 0, LONG)
+  call('ZREM', key, LONG)
+end
+
+-- sumup adds to numbers of a hash, and takes out what is 0 then; it answers the fields that it took out.
+local function sumup(key, l)
+  local f, gone = {}, {}
+  for k in pairs(l) do f[#f + 1] = k end
+  if #f == 1 then
+    local k = f[1]
+    local r = call('HINCRBY', key, k, l[k])
+    if r <= 0 then
+      call('HDEL', key, k)
+      gone[1] = k
+    elseif r == l[k] and call('HLEN', key) == 16 then
+      hset(key, 15, {k, fmt('%d', r)})
+    end
+  elseif #f > 1 then
+    local have, set, new = call('HMGET', key, unpack(f)), {}, false
+    for i = 1, #f do
+      local r = tonumber(have[i] or '0') + l[f[i]]
+      if r > 0 then
+        set[#set + 1], set[#set + 2], new = f[i], fmt('%d', r), new or not have[i]
+      elseif have[i] then
+        gone[#gone + 1] = f[i]
+      end
+    end
+    if #set > 0 then hset(key, new and call('HLEN', key) or 16, set) end
+    if #gone > 0 then many('HDEL', key, gone) end
+  end
+  return gone
 end
 
 local function keysof(ids, prefix)

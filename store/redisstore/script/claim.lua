@@ -7,8 +7,8 @@
 -- reply {maintenance, {granted, why, next in ms} for each want flat, first token, grants, ids, records, definitions of lines,
 --       lease values, ends of leases}; the grants are runs: lane, class, items of each but the last (2 bytes), items of all (2 bytes),
 --       line (2 bytes). The last two only when a claim is repeated; else, if there are limits, one list in their place: the key that stopped
---       each want (- if none did) by blanks; for grants that follow each other how many they are, and which of the texts that follow they have
---       (2 bytes each, 0 none); texts of memberships.
+--       each want (- if none did) by blanks; grants of which leases say something else than of others of their lines, and which of the last texts
+--       (2 bytes each, 0 none); for each line what its leases say of memberships; those texts.
 --       why: 0 full, 1 empty, 2 paused, 3 rate, 4 throttled, 5 more, 6 limit
 -- include: base rate holds lib lim sweep maintenance grants heads fairly want
 local err = begin(true)

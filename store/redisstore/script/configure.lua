@@ -43,6 +43,7 @@ for q in pairs(changed) do
   if fair[q] then call('SREM', P .. 'vq', q) end
   lim().fairagain(q)
 end
+if call('EXISTS', P .. 'fd') == 1 then call('HSET', KEYS[1], 'fcv', '0') end -- each filed line is tested again
 if limited then -- what was raised opens now, as far as it is little; the rest with its next re-test
   local left = BOUND
   for name in pairs(names) do

@@ -37,7 +37,7 @@ local function fairly()
         f.off, f.done = f.off + #r / 2, #r < 2 * G.most
       end
     end
-    if limited then LM.prepare(new) end
+    if limited then LM.prepare(new, w.n) end
     for i = 1, #new do
       new[i].g = G.g
       insert(G.ls, new[i])
@@ -64,6 +64,7 @@ local function fairly()
       if next then soon(next - run) end
     end
     local some = LM.fairgroups(name, at, w.n + 15)
+    if #some == w.n + 15 then w.cut = true end
     for i = 1, #some do
       local G = group(gs, some[i], max(8, ceil(2 * w.n / #some)))
       G.from[#G.from + 1] = {name = name, t = t, code = code, cl = cl, off = 0}
@@ -110,7 +111,7 @@ local function fairly()
   end
 
   local function add(gs, L)
-    L.g = L.g or LM.about(sub(L.line, 1, 16)).g or ''
+    L.g = L.g or string.match(LM.about(sub(L.line, 1, 16)).raw, '^[^ ]* [^ ]* ([^ ]*)') or ''
     local G = group(gs, L.g, 8)
     insert(G.ls, L)
     for i = 1, #gs do

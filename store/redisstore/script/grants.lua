@@ -1,6 +1,7 @@
 -- grants.lua: what a claim hands out: runs of grants of one line that follow each other, and the same again for a repeated claim.
 local gids, grecs, glines, lineno = {}, {}, {}, {}
 local tails = {} -- what leases say of memberships, by the number of the grant
+local odd = {}   -- those grants of which they say something else than of others of the line
 local runlane, runclass, runbatch, runitems, runline = {}, {}, {}, {}, {} -- grants of one line that follow each other
 
 local function defs()
@@ -36,20 +37,23 @@ local function addrun(lane, cl, batch, k, base)
   end
 end
 
--- packtails says what limits have to say: the keys that stopped each want; for grants that follow each other how many they are and which text
--- of memberships they have (2 bytes each); the texts.
+-- packtails says what limits have to say: the keys that stopped each want; grants of which leases do not say what those of their lines do, and which
+-- of the last texts they have (2 bytes each, 0 none); for each line what its leases say; those texts.
 local function packtails(keys)
-  local texts, which, index, n, i = {'', ''}, '', {}, 0, 1
-  while i <= #gids do
-    local t, from = tails[i], i
-    repeat i = i + 1 until i > #gids or tails[i] ~= t
+  local texts, which, index, n = {table.concat(keys, ' '), ''}, {}, {}, 0
+  for i = 1, #glines do
+    local A = LM.lines[glines[i]]
+    texts[i + 2] = A and sub(A.tail, 2) or ''
+  end
+  for i = 1, #odd do
+    local t = tails[odd[i]]
     if t and not index[t] then
       n = n + 1
-      index[t], texts[n + 2] = n, sub(t, 2)
+      index[t], texts[#glines + 2 + n] = n, sub(t, 2)
     end
-    which = which .. spack('<HH', i - from, t and index[t] or 0)
+    which[i] = spack('<HH', odd[i], t and index[t] or 0)
   end
-  texts[1], texts[2] = table.concat(keys, ' '), which
+  texts[2] = table.concat(which)
   return texts
 end
 

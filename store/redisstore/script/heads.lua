@@ -69,6 +69,7 @@ local function prefill(ls)
   for j = k, max(1, k - w.n + 1), -1 do
     local L = ls[j]
     local cnt = max(2, ceil(2 * w.n * L.t.batch / k))
+    if limited then cnt = LM.most(L, cnt - 1) + 1 end
     local ids, sc = piece(L, cnt, true)
     put(L, ids, sc, cnt)
     from[L], L.rec = #ks, {}
@@ -90,7 +91,12 @@ end
 -- opened appends the open lines of a type and a letter that have something now.
 local function opened(ls, t, code, cl)
   local k, key = #ls, openkey(w.q, w.lane, code, t.ty)
-  local r = call('ZRANGE', key, 0, w.n, 'WITHSCORES')
+  local r
+  if limited and lim().anyfiled() then -- the closed lines stand below 0
+    r = call('ZRANGEBYSCORE', key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, w.n + 1)
+  else
+    r = call('ZRANGE', key, 0, w.n, 'WITHSCORES')
+  end
   for j = 1, #r, 2 do
     local s = tonumber(r[j + 1])
     if w.lane == 'k' and s > run then
@@ -100,6 +106,7 @@ local function opened(ls, t, code, cl)
     k = k + 1
     ls[k] = newline(r[j], key, t, s, cl)
   end
+  if #r > 2 * w.n then w.cut = true end
   return k
 end
 
@@ -111,8 +118,8 @@ local function open(cl)
     if cl == 2 and w.holders then k = opened(ls, t, 6, cl) end
   end
   if limited then
-    lim().prepare(ls)
-    for i = 1, k do w.byline[ls[i].line] = ls[i] end
+    lim().prepare(ls, w.n)
+    for i = 1, LM.anyfiled() and k or 0 do w.byline[ls[i].line] = ls[i] end
   end
   if #w.types > 1 or cl == 2 and limited then
     table.sort(ls, function(a, b) return a.s > b.s or a.s == b.s and a.line > b.line end)
@@ -238,13 +245,15 @@ local function closelines()
       end
       next = L.whole and L.i <= L.n and L.sc[L.i] or call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
     end
-    local shut, was = false, false
+    local shut = false
     if crowded then
-      shut, was = LM.placed(L.line)
-      if shut and not next then shut = false end -- it waits for nothing any more
+      shut = (full[L] or LM.placed(L.line, next)) and next
       if not next then gone[#gone + 1] = L.line end
     end
-    if next and not shut then
+    if shut then
+      local l = list(moved, L.open)
+      l[#l + 1], l[#l + 2] = '-' .. next, L.line
+    elseif next then
       local l = list(moved, L.open)
       l[#l + 1], l[#l + 2] = next, L.line
       if w.lane == 'k' and tonumber(next) > run then soon(tonumber(next) - run) end
@@ -252,16 +261,9 @@ local function closelines()
       local l = list(closed, L.open)
       l[#l + 1] = L.line
     end
-    if shut then
-      local l = list(moved, P .. 'b|' .. sub(L.open, #P + 3))
-      l[#l + 1], l[#l + 2] = next, L.line
-    elseif was then
-      local l = list(closed, P .. 'b|' .. sub(L.open, #P + 3))
-      l[#l + 1] = L.line
-    end
     if w.lane == 'k' then polled[L.open] = true end
     if w.fair then
-      LM.fairset(sub(L.open, #P + 3), w.q, w.lane, L.g or LM.about(sub(L.line, 1, 16)).g, L.line, not shut and next or nil)
+      LM.fairset(sub(L.open, #P + 3), w.q, w.lane, L.g or string.match(LM.about(sub(L.line, 1, 16)).raw, '^[^ ]* [^ ]* ([^ ]*)'), L.line, not shut and next or nil)
     end
   end
   if #empty > 0 then call('DEL', unpack(empty)) end

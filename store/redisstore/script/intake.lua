@@ -189,24 +189,31 @@ local function submit(a, capped, atomic)
     end
     if L.n > 0 then
       local line, key = L.base .. 'i0', openkey(L.q, 'i', '0', L.ty)
-      call('ZADD', P .. 'l|' .. line, unpack(L.za))
-      if crowded and LM.shut(line) then
-        key = P .. 'b|' .. sub(key, #P + 3)
-      elseif L.cfg.fair then
-        lim().fairhead(sub(key, #P + 3), L.q, 'i', L.g, line)
+      local k = P .. 'l|' .. line
+      zadd(k, L.n < 16 and 16 or 0, L.za)
+      if L.n < 16 and seq % 8 == 0 then
+        local n = call('ZCARD', k)
+        if n >= 16 and n < 64 then astree(k) end
       end
-      local o = open[key]
-      if not o then
-        o = {q = L.q}
-        open[key] = o
+      if not (crowded and LM.lower(line, L.head)) then
+        if L.cfg.fair then lim().fairhead(sub(key, #P + 3), L.q, 'i', L.g, line) end
+        local o = open[key]
+        if not o then
+          o = {q = L.q}
+          open[key] = o
+        end
+        o[#o + 1], o[#o + 2] = fmt('%d', L.head), line
       end
-      o[#o + 1], o[#o + 2] = fmt('%d', L.head), line
     end
   end
   if #bases == 1 then
     local L = bases[1]
     local k = L.n + L.s
-    if call('HINCRBY', P .. 'lr', L.base, k) == k then call('HSET', P .. 'ld', L.base, L.def) end
+    if call('HINCRBY', P .. 'lr', L.base, k) == k then
+      local n = call('HLEN', P .. 'ld')
+      if n == 15 then hset(P .. 'lr', n, {L.base, fmt('%d', k)}) end
+      hset(P .. 'ld', n, {L.base, L.def})
+    end
   else
     local names, lr, ld = {}, {}, {}
     for i = 1, #bases do names[i] = bases[i].base end
@@ -216,21 +223,23 @@ local function submit(a, capped, atomic)
       lr[2 * i - 1], lr[2 * i] = L.base, fmt('%d', tonumber(have[i] or '0') + L.n + L.s)
       if not have[i] then ld[#ld + 1], ld[#ld + 2] = L.base, L.def end
     end
-    call('HSET', P .. 'lr', unpack(lr))
-    if #ld > 0 then call('HSET', P .. 'ld', unpack(ld)) end
+    local k = #ld > 0 and call('HLEN', P .. 'ld') or 16
+    hset(P .. 'lr', k, lr)
+    if #ld > 0 then hset(P .. 'ld', k, ld) end
   end
   for key, o in pairs(open) do
     local added = call('ZADD', key, 'LT', unpack(o))
-    if byte(key, #P + 1) == 98 then -- b: they wait for limits
-      added = 0
+    if added > 0 then
+      local k = call('ZCARD', key)
+      if k >= 16 and k - added < 16 then astree(key) end
+      if k == added or crowded and call('ZCOUNT', key, 0, '+inf') == added then publish('w|i|' .. o.q) end
     end
-    if added > 0 and call('ZCARD', key) == added then publish('w|i|' .. o.q) end
   end
   for q, c in pairs(cnt) do
     for f, d in pairs(c) do
       if d > 0 and call('HINCRBY', P .. 'n|' .. q, f, d) == d then call('SADD', P .. 'qs', q) end
     end
   end
-  for g, d in pairs(grp) do call('HINCRBY', P .. 'g', g, d) end
+  sumup(P .. 'g', grp)
   return table.concat(code), say, a
 end

@@ -8,25 +8,34 @@ local err = begin(false, true)
 if err then return err end
 local out = {}
 for _, name in ipairs(ARGV) do
-  local values, seen, more = {}, {}, 0
-  for _, hash in ipairs({'lm|', 'lf|'}) do
-    local key = P .. hash .. name
-    local some
-    if call('HLEN', key) <= 400 then
-      some = call('HKEYS', key)
-    else
-      local r = call('HSCAN', key, '0', 'COUNT', 400)[2]
-      some, more = {}, 1
-      for i = 1, #r, 2 do some[#some + 1] = r[i] end
-    end
-    for i = 1, #some do
-      if not seen[some[i]] then values[#values + 1], seen[some[i]] = some[i], true end
-    end
+  local values, seen, members, lines, more = {}, {}, {}, {}, 0
+  local function value(v)
+    if not seen[v] then values[#values + 1], seen[v] = v, true end
   end
-  local members, lines = {}, {}
+  local from = '-'
+  repeat -- one value after the other
+    local m = call('ZRANGEBYLEX', P .. 'm|' .. name, from, '+', 'LIMIT', 0, 1)[1]
+    local v = m and string.match(m, '^[^|]*')
+    if v then
+      value(v)
+      from = '[' .. v .. '}'
+    end
+  until not m or #values >= 400
+  if #values >= 400 then more = 1 end
+  local key = P .. 'lf|' .. name
+  if call('HLEN', key) <= 400 then
+    for _, v in ipairs(call('HKEYS', key)) do value(v) end
+  else
+    local r = call('HSCAN', key, '0', 'COUNT', 400)[2]
+    more = 1
+    for i = 1, #r, 2 do value(r[i]) end
+  end
   if #values > 0 then
-    members, lines = call('HMGET', P .. 'lm|' .. name, unpack(values)), call('HMGET', P .. 'lf|' .. name, unpack(values))
-    for i = 1, #values do members[i], lines[i] = tonumber(members[i] or '0'), tonumber(lines[i] or '0') end
+    lines = call('HMGET', key, unpack(values))
+    for i = 1, #values do
+      members[i] = call('ZLEXCOUNT', P .. 'm|' .. name, '[' .. values[i] .. '|', '(' .. values[i] .. '}')
+      lines[i] = tonumber(string.match(lines[i] or '0', '^%d+'))
+    end
   end
   out[#out + 1] = {values, members, lines, more}
 end

@@ -1,7 +1,8 @@
 -- quick.lua: the two settles that make up nearly all of the work, done on the packed record instead of a decoded one: the Done of a first run,
 -- and the Processing of a poll, also with times. What is not plain goes the slow way. Both ways write the same; a test compares them.
-local qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl, qleft = {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
-local QDEF, QOWNER, QHOLDS, QOPTS, QRUN = {}, {}, nil, {}, {}
+local qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl = {}, {}, {}, {}, {}, {}, {}, {}, {}
+local qleft = {} -- those who leave a limit, by its name, see leaves
+local QDEF, QOWNER, QLIMIT, QVALUE, QHOLDS, QOPTS, QRUN = {}, {}, {}, {}, {}, {}, {}
 local WALL6, EVENT
 
 local QRAW = {} -- definitions that were read at once
@@ -38,34 +39,54 @@ local function quickdef(base)
   return d
 end
 
--- owner is who holds a lease of that name and value, and what it says of memberships, if anything; nil if it is another lease.
+-- owner is who holds a lease of that name and value, and what it says of memberships, if anything: one of scope invocation as the part of the value
+-- behind its name, anything else as holds has it. It is nil if it is another lease.
 local function owner(name, cur)
   local m = #name
   if m == 0 or byte(cur, m + 1) ~= 32 or sub(cur, 1, m) ~= name then return nil end
   local tail = sub(cur, m + 2)
   local o = QOWNER[tail]
   if not o then
-    local h
-    o, h = string.match(tail, '^([^ ]+) %d+(.*)$')
-    QOWNER[tail] = o
-    if h and h ~= '' then
-      QHOLDS = QHOLDS or {}
-      QHOLDS[tail] = holds(h)
+    local limit, v, h
+    o, limit, v = string.match(tail, '^([^ ]+) %d+ ([^!*| ][^| ]*)|([^| ]*)|i$')
+    if o then
+      QLIMIT[tail], QVALUE[tail], QHOLDS[tail] = limit, v, tail
+    else
+      o, h = string.match(tail, '^([^ ]+) %d+(.*)$')
+      if h and h ~= '' then QHOLDS[tail] = holds(h) end
     end
+    QOWNER[tail] = o
   end
-  return o, QHOLDS and QHOLDS[tail]
+  return o, QHOLDS[tail]
+end
+
+-- leaves are those who leave a limit: what is stored of them, and by value how many they are.
+local function leaves(limit)
+  local t = qleft[limit]
+  if not t then
+    t = {{}, {}}
+    qleft[limit] = t
+  end
+  return t[1], t[2]
 end
 
 -- quickleave ends memberships: all of them, or those of the invocation.
 local function quickleave(id, h, all)
+  local limit = QLIMIT[h]
+  if limit then
+    local l, n = leaves(limit)
+    local v = QVALUE[h]
+    l[#l + 1], n[v] = v .. '|' .. id, (n[v] or 0) + 1
+    return
+  end
   for i = 1, #h, 2 do
     if all or h[i + 1] == 'i' then
-      local l = qleft[h[i]]
-      if not l then
-        l = {cost = 0}
-        qleft[h[i]] = l
-      end
-      l[#l + 1], l.cost = id, l.cost + h.cost
+      local k = h[i]
+      local p = string.find(k, '|', 1, true)
+      local l, n = leaves(sub(k, 1, p - 1))
+      local v = sub(k, p + 1)
+      entries(l, v .. '|', id, h.cost)
+      n[v] = (n[v] or 0) + h.cost
     end
   end
 end
@@ -76,12 +97,7 @@ local function quickrelease()
   if call('EXISTS', P .. 'fd') == 1 then
     lim().release(qleft)
   else
-    for k, l in pairs(qleft) do
-      local name, v = string.match(k, '^([^|]*)|(.*)$')
-      local key = P .. 'lm|' .. name
-      call('SREM', P .. 'm|' .. k, unpack(l))
-      if call('HINCRBY', key, v, -l.cost) <= 0 then call('HDEL', key, v) end
-    end
+    for limit, t in pairs(qleft) do many('ZREM', P .. 'm|' .. limit, t[1]) end
   end
   qleft = {}
 end
@@ -167,8 +183,8 @@ local function quickpoll(id, name, cur, r, opt, blob)
   if f2 >= 128 then -- what stays of its memberships must be what the record says
     p = 74 + sunpack('<I2', r, 72)
     kept = sub(r, 72, p - 1)
-    if not h or h.rest ~= sub(kept, 3) then return nil end
-  elseif h and h.rest ~= '' then
+    if not h or QLIMIT[h] or h.rest ~= sub(kept, 3) then return nil end
+  elseif h and not QLIMIT[h] and h.rest ~= '' then
     return nil
   end
   p = p + 1 + byte(r, p) -- behind the settled lease
@@ -239,14 +255,12 @@ local function quickflush()
   if #qx > 0 then call('ZADD', P .. 'x', unpack(qx)) end
   local polled = {}
   for line, l in pairs(qline) do
-    call('ZADD', P .. 'l|' .. line, unpack(l))
+    zadd(P .. 'l|' .. line, #l < 32 and 16 or 0, l)
     local key = l.open
-    if limited and lim().anyfiled() and LM.shut(line) then
-      key = P .. 'b|' .. sub(key, #P + 3)
-    elseif qcfg(l.q).fair then
-      lim().fairhead(sub(key, #P + 3), l.q, 'k', l.g, line)
+    if not (limited and lim().anyfiled() and LM.lower(line, l.head)) then
+      if qcfg(l.q).fair then lim().fairhead(sub(key, #P + 3), l.q, 'k', l.g, line) end
+      if call('ZADD', key, 'LT', l.head, line) == 1 and call('ZCARD', key) == 16 then astree(key) end
     end
-    call('ZADD', key, 'LT', l.head, line)
     polled[l.open] = true
   end
   for key in pairs(polled) do nextpoll(key) end
@@ -263,7 +277,7 @@ local function quickflush()
     if d and d.done > 0 then
       add(d.key, d.I, -d.done)
       if d.done > d.tombs then add(d.key, 'f', d.done - d.tombs) end
-      if d.g ~= '' then groups[d.g] = (groups[d.g] or 0) + d.done end
+      if d.g ~= '' then groups[d.g] = (groups[d.g] or 0) - d.done end
       if d.tombs > 0 then tombs[#tombs + 1] = base end
     end
     if d and d.polls > 0 then
@@ -280,11 +294,8 @@ local function quickflush()
       end
     end
   end
-  for g, k in pairs(groups) do
-    if call('HINCRBY', P .. 'g', g, -k) <= 0 then
-      call('HDEL', P .. 'g', g)
-      if call('ZSCORE', P .. 'ag', g) then publish('g|' .. g) end
-    end
+  for _, g in ipairs(sumup(P .. 'g', groups)) do
+    if call('ZSCORE', P .. 'ag', g) then publish('g|' .. g) end
   end
   if #tombs > 0 then
     local have, set, gone = call('HMGET', P .. 'lr', unpack(tombs)), {}, {}

@@ -42,8 +42,8 @@ for _, q in ipairs(ARGV) do
     if (lane == 'i' or lane == 'k') and ty ~= '' then
       for at = 0, limited and 13 or 6 do -- the open lines, and those that wait for limits
         local key = openkey(q, lane, at % 7, ty)
-        if at > 6 then key = P .. 'b|' .. sub(key, #P + 3) end
-        local open = call('ZRANGE', key, 0, 63, 'WITHSCORES')
+        local open = at < 7 and call('ZRANGEBYSCORE', key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 64) or
+          call('ZREVRANGEBYSCORE', key, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 64)
         if #open == 128 then atleast = 1 end
         for j = 1, #open, 2 do
           lines = lines + 1
@@ -53,6 +53,7 @@ for _, q in ipairs(ARGV) do
           end
           if lane == 'k' then
             local h = tonumber(open[j + 1])
+            if h < 0 then h = -h end
             if h <= run then
               due = due + call('ZCOUNT', P .. 'l|' .. open[j], '-inf', runs)
               if olddue == 0 or h < olddue then olddue = h end

@@ -2,7 +2,6 @@
 -- picked out of the lines and into the leases. It answers: granted, why no more, when that may change in ms, and the key of a limit.
 local worker, nonce, bytes = ARGV[1], ARGV[2], tonumber(ARGV[5])
 local free = {i = tonumber(ARGV[3]), k = tonumber(ARGV[4])}
-local LONG = string.rep('-', 65)
 local MOST = 300         -- commands that one call hands out
 local T0 = false         -- the token before the first of this call
 local throttles          -- whether some rate is throttled
@@ -63,7 +62,7 @@ local function plain(L)
   local t, k, rest = L.t, 0, nil
   local most = min(w.n - w.granted, MOST - items)
   if t.rooms then most = min(most, room(t)) end
-  if limited then most, rest = min(most, LM.free(L)), L.rest end
+  if limited then most, rest = LM.free(L, most), w.lane == 'k' and L.A.rest or '' end
   touch(L)
   while k < most and head(L, false) do
     local ids, rec, i = L.ids, L.rec, L.i
@@ -85,7 +84,8 @@ local function plain(L)
       for j = from, i - 1 do L.out[#L.out + 1] = ids[j] end
     end
     if limited and i > from then
-      local tail = LM.joinall(L, ids, from, i - 1)
+      LM.joinall(L, ids, from, i - 1)
+      local tail = L.A.tail ~= '' and L.A.tail or nil
       for j = #gids - (i - from) + 1, #gids do tails[j] = tail end
     end
     if i <= to then break end -- the slow way goes on with this one
@@ -109,14 +109,26 @@ local function grant(L, ls)
     local s = L.rec[L.i]
     local z = size(s)
     if k > 0 and (bytes < z or items >= MOST) then break end
-    if k > 0 and limited and LM.stop(L, true) then break end
+    if k > 0 and limited and spare < L.A.cost and LM.stop(L, true) then break end
     local id, f0 = L.ids[L.i], byte(s, 16)
     bytes, k, items = bytes - z, k + 1, items + 1
     L.i, L.taken = L.i + 1, L.taken + 1
     if not L.whole then L.out[#L.out + 1] = id end
     local g = #gids + 1
     gids[g], grecs[g] = id, s
-    if limited then tails[g] = LM.join(L, id, s, k == 1) end
+    if limited then
+      local A = L.A
+      local tail = A.tail
+      if tail == '' then tail = nil end
+      if spare >= A.cost and A.easy and cl ~= 3 and cl ~= 5 and byte(s, 18) < 128 and (w.lane == 'i' or A.rest == '') then -- no limit can stop it
+        LM.enlist(A, id)
+        spare, tails[g] = spare - A.cost, tail
+      else
+        local t = LM.join(L, id, s, k == 1)
+        tails[g] = t
+        if t ~= tail then odd[#odd + 1] = g end
+      end
+    end
     if band(f0, 12) ~= 0 then
       w.xrem[#w.xrem + 1] = id
       if isvisit(cl) then w.asked[#w.asked + 1] = id end
@@ -174,15 +186,9 @@ local function leaseall()
     zl[j - 1], zl[j] = til, id
     th[j - 1], th[j] = id, decimal(T + i) .. tail .. (tails[first + i - 1] or '')
   end
-  if leases == 0 and m > 8 then -- one long member lets the server keep the set as a tree, not as a list through which each lease is looked for
-    call('ZADD', P .. 'L', 0, LONG)
-    call('ZADD', P .. 'L', unpack(zl))
-    call('ZREM', P .. 'L', LONG)
-  else
-    call('ZADD', P .. 'L', unpack(zl))
-  end
+  zadd(P .. 'L', leases, zl)
+  hset(P .. 'T', leases, th)
   leases = leases + m
-  call('HSET', P .. 'T', unpack(th))
   if #w.xrem > 0 then call('ZREM', P .. 'x', unpack(w.xrem)) end
   if #w.asked > 0 then call('SADD', P .. 'cx', unpack(w.asked)) end
   if #w.xladd > 0 then call('ZADD', P .. 'xl', unpack(w.xladd)) end
@@ -200,13 +206,16 @@ local function reopened(F)
   if F.q ~= w.q or F.lane ~= w.lane then return end
   local L = w.byline[F.line]
   if L then
-    if L.refused then return end -- not before the next grant
+    if w.isrefused[L] then -- not before the next grant
+      w.back[#w.back + 1] = L
+      return
+    end
   else
     local t
     for _, u in ipairs(w.types) do
       if u.ty == F.ty then t = u end
     end
-    local s = t and call('ZRANGE', P .. 'l|' .. F.line, 0, 0, 'WITHSCORES')[2]
+    local s = t and F.head
     if not s or w.lane == 'k' and tonumber(s) > run then return end
     local cl = F.code == '6' and 2 or tonumber(F.code)
     if not w.classes[cl] then return end
@@ -218,14 +227,16 @@ local function reopened(F)
   if w.classes[L.cl] then w.insert(w.classes[L.cl], L) end
 end
 
--- anew lets lines that limits have stopped before the last grant be tested again, if they are open.
+-- anew lets lines that limits have stopped before the last grant be tested again, if they have been opened.
 local function anew()
-  local r = w.refused
-  w.refused = {}
-  for i = 1, #r do
-    local L = r[i]
-    L.refused = false
-    if not LM.shut(L.line) then w.insert(w.classes[L.cl], L) end
+  local back = w.back
+  w.back = {}
+  for i = 1, #back do
+    local L = back[i]
+    if w.isrefused[L] and not LM.shut(L.line) then
+      w.isrefused[L] = nil
+      w.insert(w.classes[L.cl], L)
+    end
   end
 end
 
@@ -243,7 +254,7 @@ local function want(q, lane, wmax, turn, suspect, types)
   local visits = turn < 0
   local stopped = visits or mode == 2 or mode == 1 and lane == 'i'
   w = {q = q, lane = lane, status = li, n = min(wmax, free[lane]), granted = 0, types = types, why = 0, next = 0, lines = {},
-    first = #gids + 1, bytype = {}, xrem = {}, xladd = {}, asked = {}, byline = {}, refused = {},
+    first = #gids + 1, bytype = {}, xrem = {}, xladd = {}, asked = {}, byline = {}, isrefused = {}, back = {},
     fair = Q.fair, scored = limited or Q.fair, width = 1}
   if w.n <= 0 then return 0, 0, 0 end
   if limited then
@@ -252,7 +263,7 @@ local function want(q, lane, wmax, turn, suspect, types)
   end
   local R = {limit = Q.rate[li], burst = Q.burst[li], bucket = 0}
   if R.limit > 0 then R.bucket = tonumber(call('HGET', P .. 'rt', q .. '|' .. lane) or '0') end
-  local bucket0, throttled = R.bucket, false
+  local bucket0, throttled, newly0 = R.bucket, false, newly
   if throttles then
     for _, t in ipairs(types) do
       t.thkey = q .. '|' .. lane .. '|' .. t.ty
@@ -296,9 +307,9 @@ local function want(q, lane, wmax, turn, suspect, types)
     elseif items > 0 and (bytes < size(L.rec[L.i]) or items >= MOST) then
       w.why = 5
       break
-    elseif limited and LM.stop(L) then -- others may go on
+    elseif limited and spare < L.A.cost and LM.stop(L) then -- others may go on
       touch(L)
-      L.refused, w.refused[#w.refused + 1] = true, L
+      w.isrefused[L], w.byline[L.line] = true, L
       remove(C[cl], L)
     else
       local none = token(t, cl, R)
@@ -311,7 +322,11 @@ local function want(q, lane, wmax, turn, suspect, types)
       else
         grant(L, C[cl])
         if fair then fair.served(L) end
-        if #w.refused > 0 then anew() end
+        if #w.back > 0 then anew() end
+        if full[L] then -- it has what its limit leaves
+          w.isrefused[L] = true
+          remove(C[cl], L)
+        end
       end
     end
   end
@@ -319,6 +334,7 @@ local function want(q, lane, wmax, turn, suspect, types)
     w.why = 0
   elseif w.why == 0 then
     w.why = stopped and not visits and 2 or throttled and 4 or 1
+    if w.why == 1 and w.cut and newly > newly0 then w.why = 5 end -- limits stopped lines that it saw first, and there are others
     if w.why == 2 and Q.til ~= 0 then soon(Q.til - wall) end
   end
   -- picked: write

@@ -1,6 +1,7 @@
 -- exports.lua: what is used of this folder.
 LF = {
-  load = load, get = get, shut = shut, unfile = unfile, hint = hint, hintall = hintall, placed = placed, writelines = writelines, retests = retests,
-  room = room, crowded = crowded, release = release, waiting = waiting, prepareone = prepareone, join = join, stop = stop, unfit = unfit,
+  load = load, states = states, loadkeys = loadkeys, get = get, count = count, rejoinany = rejoinany, lower = lower, shut = shut, unfile = unfile, hint = hint, hintall = hintall, placed = placed,
+  writelines = writelines, retests = retests, room = room, crowded = crowded, prepareone = prepareone, joinone = joinone,
+  stopped = stopped, unfit = unfit, quiet = quiet,
 }
 for k, f in pairs(LF) do LM[k] = f end

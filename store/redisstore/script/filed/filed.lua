@@ -1,21 +1,16 @@
--- filed.lua: the lines that wait under a key, oldest first. Decisions are made on what was read; flush writes what came of them.
-local RETEST = 1000              -- ms: a filed line is tested again, and room may stand
+-- filed.lua: the lines that wait under a key, oldest first. Decisions are made on what was read; writelines writes what came of them. A filed line
+-- stands among the open ones at its head's score if it is open, and below 0 as far, out of sight of claims, if it is closed.
+local RETEST = 1000              -- ms: see left.lua
 local GRID = 50                  -- ms: re-tests that nothing is to be expected of are made together
 local NEVER = 1125899906842624   -- lines that never fit stand behind all others
-local LINES, changed = {}, {}    -- filed lines by name, false if it is not filed; those that flush has to write
+local LINES, changed = {}, {}    -- filed lines by name, false if it is not filed; those that writelines has to look at
+local counted, stoods = {}, {}   -- keys of which the number of lines may change, and since when room stands
 local numbers, numbered          -- filings so far
 local partial = {}               -- keys of which a part of the queue was read
-
--- put appends to the list of k in t.
-local function put(t, k, a, b)
-  local l = t[k]
-  if not l then
-    l = {}
-    t[k] = l
-  end
-  l[#l + 1] = a
-  if b then l[#l + 1] = b end
-end
+local first                      -- no line was filed before
+local standing                   -- whether room stands under any key
+local keyof, mark = LM.keyof, LM.mark
+LM.alreadyshut(shutnow)
 
 local function bucket(K)
   if not K.b then K.b = tonumber(call('HGET', P .. 'lb', K.k) or '0') end
@@ -28,11 +23,17 @@ local function spend(K)
   mark(K)
 end
 
+-- quiet says whether only a step that makes room can change what a key says: its lines need no re-test of their own, see sweep.lua.
+local function quiet(K)
+  local l = K.l
+  return l and not l.r and not l.t and not l.c
+end
+
 -- room says whether a key could admit a command of that cost now, and how long until time alone may change it.
 local function room(K, cost)
   local l = K.l
   if not l or l.c then return true, 0 end
-  if not l.r then return members(K) + cost <= K.max, K.wait end
+  if not l.r then return (K.M.by and K.M.by[K.v] or total(K.M)) + cost <= K.max or members(K) + cost <= K.max, K.wait end
   if K.closed then return false, K.wait end
   local _, got, next = take(bucket(K), l.r, l.u, 1)
   if K.wait > 0 and (next <= 0 or K.wait < next) then next = K.wait end
@@ -46,17 +47,14 @@ local function never(K, cost)
 end
 
 local function unpackline(line, s)
-  local F = {line = line, lane = sub(line, 17, 17), code = sub(line, 18, 18)}
-  local flags
-  flags, F.since, F.seq, F.cost, F.ver, F.key, F.q, F.ty = sunpack('<BI6I6BI4I2c0Bc0Bc0', s)
-  F.opened, F.never = flags % 2 == 1, flags > 1
-  F.was, F.shut, F.wasnever = F.key, not F.opened, F.never -- as it is stored
-  return F
+  local flags, seq, cost, ver, key, q, ty = sunpack('<BI6BI4I2c0Bc0Bc0', s)
+  return {line = line, lane = sub(line, 17, 17), code = sub(line, 18, 18), since = nil, seq = seq, cost = cost, ver = ver, q = q, ty = ty,
+    key = key, was = key, never = flags > 1, wasnever = flags > 1, -- as it is stored
+    open = nil, stored = nil, head = nil, changed = nil, dirty = nil, retest = nil, can = nil, e = nil}
 end
 
 local function packline(F)
-  local flags = (F.opened and 1 or 0) + (F.never and 2 or 0)
-  return spack('<BI6I6BI4I2c0Bc0Bc0', flags, F.since, F.seq, F.cost, F.ver, #F.key, F.key, #F.q, F.q, #F.ty, F.ty)
+  return spack('<BI6BI4I2c0Bc0Bc0', F.never and 2 or 0, F.seq, F.cost, F.ver, #F.key, F.key, #F.q, F.q, #F.ty, F.ty)
 end
 
 -- load reads filed lines.
@@ -81,13 +79,126 @@ local function get(line)
   if F and F.key then return F end
 end
 
-local function shut(line)
-  local F = get(line)
-  return F ~= nil and not F.opened
+local function nameof(F) return F.q .. '|' .. F.lane .. F.code .. '|' .. F.ty end
+
+local function setstate(F, s)
+  s = s and tonumber(s)
+  F.stored = not shutnow[F.line] and (not s or s >= 0)
+  F.head = s and (s < 0 and -s or s) or false
+  if F.open == nil then F.open = F.stored end
 end
 
-local function change(F)
+-- states reads whether lines are open, and the scores of their heads.
+local function states(fs)
+  local by = {}
+  for i = 1, #fs do
+    local F = fs[i]
+    if F.stored == nil then
+      local name = nameof(F)
+      local l = by[name]
+      if l then l[#l + 1] = F else by[name] = {F} end
+    end
+  end
+  for name, l in pairs(by) do
+    local lines = {}
+    for i = 1, #l do lines[i] = l[i].line end
+    local s = call('ZMSCORE', P .. 'o|' .. name, unpack(lines))
+    for i = 1, #l do setstate(l[i], s[i]) end
+  end
+end
+
+local function state(F)
+  if F.stored == nil then setstate(F, call('ZSCORE', P .. 'o|' .. nameof(F), F.line)) end
+  return F
+end
+
+local function shut(line)
+  local F = get(line)
+  return F ~= nil and not state(F).open
+end
+
+-- lower says that the head of a line may stand at s now. If the line is filed and closed, it is noted, and the answer is true.
+local function lower(line, s)
+  local F = get(line)
+  if not F then return false end
+  F.head = min(state(F).head or s, s)
+  if F.open then return false end
+  call('ZADD', P .. 'o|' .. nameof(F), 'GT', fmt('%d', -s), line)
+  return true
+end
+
+-- change notes that something of a line is to be written; dirty, that it is the filing itself.
+local function change(F, dirty)
   if not F.changed then F.changed, changed[#changed + 1] = true, F end
+  F.dirty = F.dirty or dirty
+end
+
+-- setcount reads how many lines a key has: a number; behind 1, if it is known which it is, its name, its cost (a byte) and where it stands open.
+local function setcount(K, s)
+  K.c, K.alone, K.lf = 0, nil, s
+  if not s then return end
+  if byte(s, 2) == 32 then K.c, K.alone = 1, sub(s, 3, 20) else K.c = tonumber(s) end
+end
+
+local function count(K)
+  if not K.c then setcount(K, anyfiled() and call('HGET', P .. 'lf|' .. K.name, K.v)) end
+  return K.c
+end
+
+-- since reads since when room stands under a key.
+local function since(s) return s and tonumber(string.match(s, '^%d+')) or 0 end
+
+-- look reads what is filed under keys, and since when room stands there, all at once.
+local function look(ks)
+  local by, names, some, stand = {}, {}, {}, {}
+  for i = 1, #ks do
+    local K = ks[i]
+    if not K.c then
+      local l = by[K.name]
+      if not l then
+        l = {}
+        by[K.name], names[K.name] = l, {}
+      end
+      l[#l + 1], names[K.name][#l + 1] = K, K.v
+      K.c = 0 -- a key that comes twice
+    end
+  end
+  for name, l in pairs(by) do
+    local s = call('HMGET', P .. 'lf|' .. name, unpack(names[name]))
+    for i = 1, #l do
+      local K = l[i]
+      setcount(K, s[i])
+      if K.c > 0 then some[#some + 1] = K end
+    end
+  end
+  if #some == 0 then return end
+  if standing == nil then standing = call('EXISTS', P .. 'fs') == 1 end
+  if standing then
+    for i = 1, #some do stand[i] = some[i].k end
+    local s = call('HMGET', P .. 'fs', unpack(stand))
+    for i = 1, #some do some[i].stood = since(s[i]) end
+  end
+end
+
+-- loadkeys is look for the keys of the lines of a want, which are open.
+local function loadkeys(ls)
+  local names, ks = {}, {}
+  for i = 1, #ls do
+    local own = keysof(ls[i].A)
+    for j = 1, #own do ks[#ks + 1] = own[j] end
+  end
+  look(ks)
+  for i = 1, #ls do
+    local L = ls[i]
+    local own, alone = L.A.keys, false
+    for j = 1, #own do alone = alone or own[j].alone == L.line end
+    if not alone then names[#names + 1] = L.line end -- what is filed of the others need not be known yet
+  end
+  load(names)
+  for i = 1, #ls do
+    local F = LINES[ls[i].line]
+    if F and F.stored == nil and not shutnow[F.line] then F.open, F.stored, F.head = true, true, ls[i].s end
+  end
 end
 
 -- A key's queue is read in pieces; each entry stands for one filing of a line.
@@ -110,33 +221,35 @@ local function piece(K)
   end
 end
 
+local function enqueue(K, F)
+  F.e = {line = F.line}
+  local l = K.tail or K.queue
+  l[#l + 1] = F.e
+end
+
 local function queue(K)
   if K.queue then return end
   K.queue, K.tail, K.first, K.off, K.all = {}, {}, 1, 0, false
-  if anyfiled() then
-    piece(K)
-    if K.tail then partial[#partial + 1] = K end
-  else
-    K.all, K.tail = true, nil
-  end
+  piece(K)
+  if K.tail then partial[#partial + 1] = K end
+  local F = K.alone and LINES[K.alone]
+  if F and F.anew then enqueue(K, F) end
 end
 
--- nobody says quickly that no line is filed under a key.
-local function nobody(K)
-  if not anyfiled() then return true end
-  queue(K)
-  return K.all and #K.queue == 0
-end
+-- nobody says that no line is filed under a key.
+local function nobody(K) return (K.c or count(K)) == 0 end
 
 local function stood(K)
-  if not K.stood then K.stood = tonumber(call('HGET', P .. 'fs', K.k) or '0') end
+  if not K.stood then
+    if standing == nil then standing = call('EXISTS', P .. 'fs') == 1 end
+    K.stood = standing and since(call('HGET', P .. 'fs', K.k)) or 0
+  end
   return K.stood
 end
 
 local function setstood(K, t)
   if stood(K) ~= t then
-    K.stood, K.restood = t, true
-    mark(K)
+    K.stood, stoods[#stoods + 1] = t, K
   end
 end
 
@@ -149,30 +262,63 @@ end
 -- claimable says whether a line has something to run, as far as its head shows, in a queue that is not paused for it.
 local function claimable(F)
   if F.can == nil then
-    local h = call('ZRANGE', P .. 'l|' .. F.line, 0, 0, 'WITHSCORES')
-    F.can = h[2] ~= nil and (F.lane == 'i' or tonumber(h[2]) <= run)
+    local h = state(F).head
+    F.can = h and (F.lane == 'i' or h <= run)
     local Q = qcfg(F.q)
     if (Q.til == 0 or wall < Q.til) and (Q.pause == 2 or Q.pause == 1 and F.lane == 'i') then F.can = false end
   end
   return F.can
 end
 
--- remove takes a line from its key: it is open. Nobody else is told.
-local function remove(F)
-  F.key, F.anew = nil, nil
-  change(F)
-  if LM.onopen and not F.opened then LM.onopen(F) end
+local function recount(K, d)
+  count(K)
+  K.c = K.c + d
+  stirred = stirred or {}
+  stirred[K.k] = true
+  if not K.counted then K.counted, counted[#counted + 1] = true, K end
 end
 
-local function open(F)
-  F.opened, F.retest, F.woken = true, run + RETEST, true
+-- remove takes a line from its key: it is open. Nobody else is told.
+local function remove(F)
+  local K, was = keyof(F.key), state(F).open
+  recount(K, -1)
+  if K.alone == F.line then K.alone = nil end
+  F.key, F.anew, F.open = nil, nil, true
+  change(F)
+  if LM.onopen and not was then LM.onopen(F) end
+end
+
+-- open lets a line take room. If the room stands from now on, that says when it is tested again.
+local function open(F, K)
+  F.open, F.woken = true, true
+  if not (quiet(K) and K.stood == run) then F.retest = run + RETEST end
   change(F)
   if LM.onopen then LM.onopen(F) end
 end
 
--- front is the line that room of the key belongs to, or nil: the oldest. What has no command to run, or stands in a paused queue, is filed no
--- more; what never fits is passed by.
+-- fit says whether F may have room of a key: nil if it has no command to run, or stands in a paused queue, and so is filed no more; false if it never fits.
+local function fit(F, K)
+  if not claimable(F) then
+    remove(F)
+    return nil
+  end
+  local n = never(K, F.cost)
+  if n ~= F.never then
+    F.never = n
+    change(F, true)
+  end
+  return not n
+end
+
+-- front is the line that room of the key belongs to, or nil: the oldest that may have room.
 local function front(K)
+  if nobody(K) then return nil end
+  local F = K.alone and not K.queue and get(K.alone)
+  if F then
+    if fit(F, K) then return F end
+    setstood(K, 0)
+    return nil
+  end
   queue(K)
   local i, looked = K.first, 0
   while looked < BOUND do
@@ -184,21 +330,12 @@ local function front(K)
       end
       piece(K)
     else
-      local F = get(e.line)
+      F = get(e.line)
       if not F or F.key ~= K.k or F.e and F.e ~= e then -- it has left
         if i == K.first then K.first = i + 1 end
       else
         F.e, looked = e, looked + 1
-        if not claimable(F) then
-          remove(F)
-        else
-          local n = never(K, F.cost)
-          if n ~= F.never then
-            F.never = n
-            change(F)
-          end
-          if not n then return F end
-        end
+        if fit(F, K) then return F end
       end
       i = i + 1
     end
@@ -215,7 +352,7 @@ local function hint(K)
     return
   end
   if stood(K) == 0 then setstood(K, run) end
-  if not F.opened then open(F) end
+  if not F.open then open(F, K) end
 end
 
 -- behind says whether older lines are filed under the key, to whom its room belongs.
@@ -224,7 +361,7 @@ local function behind(K, line)
   local f = front(K)
   if not f or f.line == line or overdue(K) then return false end
   local F = get(line)
-  return not (F and F.key == K.k and F.opened)
+  return not (F and F.key == K.k and F.open)
 end
 
 -- vacated lets whoever stood behind a line that has left a key have its turn.
@@ -245,110 +382,34 @@ local function retestat(wait)
 end
 
 -- file puts a line under the key that stopped it: at the tail, or where it stands there already. It leaves any other key.
-local function file(line, A, K, wait)
+local function file(line, A, K, wait, head)
   local F = get(line)
   if F and F.key ~= K.k then
     unfile(F)
     F = nil
   end
   if not F then
-    queue(K)
-    F = LINES[line] or {line = line, lane = sub(line, 17, 17), code = sub(line, 18, 18), q = A.q, ty = A.ty, cost = A.cost}
-    numbers = (numbers or tonumber(call('HGET', KEYS[1], 'fseq') or '0')) + 1
-    LINES[line], numbered, some = F, true, true
-    F.key, F.since, F.seq, F.anew, F.e = K.k, run, numbers, true, {line = line}
-    local l = K.tail or K.queue
-    l[#l + 1] = F.e
-  end
-  F.opened, F.woken, F.can, F.ver, F.retest = false, nil, true, cv, retestat(wait)
-  F.never = never(K, F.cost)
-  change(F)
-end
-
--- stopper says which key stops a command of a line, if one does, and how long until time alone may change that.
-local function stopper(line, W, cost)
-  for i = 1, #W do
-    local K = W[i]
-    local ok, wait = room(K, cost)
-    if not ok then return K, wait end
-    if behind(K, line) then return K, 0 end
-  end
-end
-
--- taken follows a grant from a line: what is left of it queues anew, and those who wait for the same keys have their turn.
-local function taken(line, keys)
-  local F = get(line)
-  if F then unfile(F) end
-  for i = 1, #keys do
-    local K = keys[i]
-    if not nobody(K) then
-      setstood(K, 0)
-      hint(K)
-    end
-  end
-end
-
--- stopped says which key stops the next command of L and files the line.
-local function stopped(L, more)
-  local W = L.W
-  if more and L.A.rates then
-    W = {}
-    for i = 1, #L.W do
-      if not L.W[i].l.r then W[#W + 1] = L.W[i] end
-    end
-  end
-  local K, wait = stopper(L.line, W, L.A.cost)
-  if not K then return false end
-  if not more then file(L.line, L.A, K, wait) end
-  return true
-end
-
--- crowded says whether lines are filed under the keys of L.
-local function crowded(L)
-  if get(L.line) then return true end
-  for i = 1, #L.A do
-    if not nobody(L.A[i]) then return true end
-  end
-end
-
--- waiting is the first key under which lines of a want are filed, and in how many ms the first of those is tested again.
-local function waiting(q, lane, types)
-  if not call('HGET', P .. 'fn', q .. '|' .. lane) then return nil end
-  local lines = {}
-  for _, t in ipairs(types) do
-    for code = 0, 6 do
-      local r = call('ZRANGE', P .. 'b|' .. q .. '|' .. lane .. code .. '|' .. t.ty, 0, 7, 'WITHSCORES')
-      for i = 1, #r, 2 do
-        if lane == 'i' or tonumber(r[i + 1]) <= run then lines[#lines + 1] = r[i] end
-      end
-    end
-  end
-  if #lines == 0 then return nil end
-  load(lines)
-  local at, key, soonest = call('ZMSCORE', P .. 'fr', unpack(lines)), nil, nil
-  for i = 1, #lines do
-    local F = get(lines[i])
-    if F then
-      if not key or F.key < key then key = F.key end
-      local t = tonumber(at[i] or '0')
-      if not soonest or t < soonest then soonest = t end
-    end
-  end
-  return key, soonest and max(1, soonest - run)
-end
-
--- release ends memberships: by key the ids, and their costs summed.
-local function release(left)
-  for k, l in pairs(left) do
-    local K = keyof(k)
-    mark(K)
-    if K.del then
-      for i = 1, #l do K.del[#K.del + 1] = l[i] end
+    local n = count(K)
+    F = LINES[line] or {line = line, lane = sub(line, 17, 17), code = sub(line, 18, 18), q = string.match(A.raw, '^[^ ]*'), ty = string.match(A.raw, '^[^ ]* ([^ ]*)'), cost = A.cost, stored = true, head = head}
+    if not some then first = true end
+    LINES[line], some = F, true
+    if n == 0 and F.was == K.k then -- it is the only one once more
+      K.alone = line
+      if K.queue then enqueue(K, F) end
     else
-      K.del = l
+      numbers = (numbers or tonumber(call('HGET', KEYS[1], 'fseq') or '0')) + 1
+      numbered, F.seq = true, numbers
+      if n > 0 then queue(K) end
+      F.anew = true
+      if K.queue then enqueue(K, F) end
+      K.alone = n == 0 and line or nil
     end
-    K.left = true
-    K.d = (K.d or 0) - l.cost
-    if K.n then K.n = K.n - l.cost end
+    F.key, F.since = K.k, run
+    if not F.was then newly = newly + 1 end
+    recount(K, 1)
   end
+  F.open, F.woken, F.can, F.ver = false, nil, true, cv
+  F.retest = not quiet(K) and retestat(wait) or nil
+  F.never = never(K, F.cost)
+  change(F, true)
 end

@@ -48,20 +48,24 @@ local function heads()
     local lines = {}
     for line in pairs(touched) do lines[#lines + 1] = line end
     M.load(lines)
+    local fs = {}
+    for i = 1, #lines do fs[#fs + 1] = M.get(lines[i]) end
+    M.states(fs)
   end
   for line, t in pairs(touched) do
     if t.lane == 'k' then polled[t.open] = true end
     local h = call('ZRANGE', P .. 'l|' .. line, 0, 0, 'WITHSCORES')
     local F = M and M.get(line)
     if qcfg(t.q).fair then
-      lim().fairset(sub(t.open, #P + 3), t.q, t.lane, t.g, line, not (F and not F.opened) and h[2] or nil)
+      lim().fairset(sub(t.open, #P + 3), t.q, t.lane, t.g, line, not (F and not F.open) and h[2] or nil)
     end
+    if F then F.head, F.stored = h[2] and tonumber(h[2]) or false, F.open end
     if F and not h[2] then M.unfile(F) end
-    if F and h[2] and not F.opened then
-      call('ZADD', P .. 'b|' .. sub(t.open, #P + 3), h[2], line)
+    if F and h[2] and not F.open then
+      call('ZADD', t.open, '-' .. h[2], line)
     elseif not h[2] then
       call('ZREM', t.open, line)
-    elseif call('ZADD', t.open, h[2], line) == 1 and (t.lane == 'i' or tonumber(h[2]) <= run) and call('ZCARD', t.open) == 1 then
+    elseif call('ZADD', t.open, h[2], line) == 1 and (t.lane == 'i' or tonumber(h[2]) <= run) and call('ZCOUNT', t.open, 0, '+inf') == 1 then
       wake('w|' .. t.lane .. '|' .. t.q)
     end
   end
@@ -87,11 +91,8 @@ local function counters()
   end
   l = whi[P .. 'g']
   if l then
-    for g, d in pairs(l) do
-      if d ~= 0 and call('HINCRBY', P .. 'g', g, d) <= 0 then
-        call('HDEL', P .. 'g', g)
-        if call('ZSCORE', P .. 'ag', g) then wake('g|' .. g) end
-      end
+    for _, g in ipairs(sumup(P .. 'g', l)) do
+      if call('ZSCORE', P .. 'ag', g) then wake('g|' .. g) end
     end
     whi[P .. 'g'] = nil
   end

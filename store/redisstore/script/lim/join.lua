@@ -1,28 +1,58 @@
--- join.lua: what a claim asks of limits as long as there is room. L is a line that a want looks at, see heads.lua.
+-- join.lua: what a claim asks of limits as long as there is room. L is a line that a want looks at, see heads.lua: A is what limits make of it.
+local afforded -- whether spare says something
 
--- prepare reads what limits need of the lines of a want.
-local function prepare(ls)
-  local bases, names = {}, {}
+-- prepare reads what limits need of the lines of a want, which asks for no more than need of them. spare is then how many members may join before a
+-- limit has to be looked at: as many as none of these limits refuses, whatever their keys are.
+local function prepare(ls, need)
+  if #ls == 0 then return end
+  local bases, k = {}, 0
   for i = 1, #ls do
     local base = sub(ls[i].line, 1, 16)
-    names[i] = ls[i].line
-    if not ABOUT[base] and not bases[base] then
-      bases[#bases + 1], bases[base] = base, true
+    if ABOUT[base] == nil then
+      k = k + 1
+      bases[k], ABOUT[base] = base, false
     end
   end
-  if #names == 0 then return end
-  if #bases > 0 then
+  if k > 0 then
     local raw = call('HMGET', P .. 'ld', unpack(bases))
-    for i = 1, #bases do about(bases[i], raw[i]) end
+    for i = 1, k do about(bases[i], raw[i]) end
   end
-  if anyfiled() then LM.load(names) end
+  local n, cost, crowd = 1e9, 1, anyfiled()
   for i = 1, #ls do
     local L = ls[i]
-    L.A = about(sub(L.line, 1, 16))
-    local lane = sub(L.line, 17, 17)
-    L.W = waits(L.A, lane, sub(L.line, 18, 18))
-    L.rest = lane == 'k' and L.A.rest or '' -- what a record says of memberships if a grant changes no more than its invocation does
+    local A = ABOUT[sub(L.line, 1, 16)]
+    L.A, cost = A, max(cost, A.cost)
   end
+  for i = 1, #LS do
+    local l = LS[i]
+    if l.used and not l.c then n = (l.r or l.v) and 0 or min(n, (l.m or 0) - total(of(l.n))) end
+  end
+  if crowd then
+    local others = LM.findsolo(ls)
+    if #others > 0 then LM.loadkeys(others) end
+    n = 0
+  end
+  if n < need * cost then -- each key counts
+    for i = 1, #ls do
+      local A = ls[i].A
+      for j = 1, #A, 2 do
+        if not A[j].r then countof(of(A[j].n), A[j + 1]) end
+      end
+    end
+  end
+  if not afforded or n < spare then spare = n end
+  afforded = true
+end
+
+-- most is how many of the next n commands of L there can be room for.
+local function most(L, n)
+  if spare >= n * L.A.cost then return n end
+  if solo[L] then return min(n, max(0, floor(((L.A[1].m or 0) - countof(of(L.A[1].n), L.A[2])) / L.A.cost))) end
+  local W = waits(L.A, L.line)
+  for i = 1, #W do
+    if not W[i].l.r then n = min(n, max(0, floor((W[i].max - members(W[i])) / L.A.cost))) end
+  end
+  return n
 end
 
 -- kept is the text of the memberships that a record has at rest.
@@ -31,49 +61,110 @@ local function kept(r)
   return (sunpack('<I2c0', r, 72))
 end
 
--- joinall makes granted commands members, of whom each has what is expected; it returns what their leases say.
-local function joinall(L, ids, from, to)
-  local A, n = L.A, to - from + 1
-  for i = 1, #A do
-    local K = A[i]
-    if not (L.rest ~= '' and K.l.s) then
-      mark(K)
-      local l = K.add or {}
-      local k = #l
-      for j = from, to do
-        k = k + 1
-        l[k] = ids[j]
+-- enlist makes a granted command a member of its limits; again says that it is one already of those of scope command.
+local function enlist(A, id, again)
+  local cost = A.cost
+  for i = 1, #A, 2 do
+    local l, v = A[i], A[i + 1]
+    if not (again and l.s) then
+      local M = MS[l.n] or of(l.n)
+      local add, k, by = M.add, M.k, M.by
+      if cost == 1 then
+        add[k + 1], add[k + 2] = '0', v .. '|' .. id
+        M.k = k + 2
+      else
+        M.k = entries(add, v .. '|', id, cost, '0')
       end
-      K.add, K.d = l, (K.d or 0) + n * A.cost
-      if K.n then K.n = K.n + n * A.cost end
+      if by and by[v] then by[v] = by[v] + cost end
+      if M.n then M.n = M.n + cost end
     end
   end
+end
+
+-- joinall makes granted commands members, of whom each has what is expected.
+local function joinall(L, ids, from, to)
+  local again = L.A.rest ~= '' and sub(L.line, 17, 17) == 'k'
+  for j = from, to do enlist(L.A, ids[j], again) end
+  spare = spare - (to - from + 1) * L.A.cost
   granted[#granted + 1] = L.line
-  return A.text ~= '' and ' ' .. A.text or nil
 end
 
--- free is how many commands of L its limits let in now, one after the other; 0 if each has to be looked at by itself.
-local function free(L)
-  local n, A = 1e9, L.A
-  if A.rates or A.classifies or anyfiled() and LM.crowded(L) then return 0 end
-  for i = 1, #L.W do n = min(n, floor((L.W[i].max - members(L.W[i])) / A.cost)) end
-  return n
+-- free is how many of the next n commands of L its limits let in now, one after the other; 0 if each has to be looked at by itself.
+local function free(L, n)
+  if not L.A.easy or anyfiled() and LM.crowded(L) then return 0 end
+  return most(L, n)
 end
 
--- hints looks at those who wait for what was given up.
+-- issolo says whether that is still true of a line that was true when its want began.
+local function issolo(L)
+  if not solo[L] then return false end
+  if not (stirred and stirred[L.A[1].n .. '|' .. L.A[2]]) then return true end
+  solo[L] = nil
+  LM.loadkeys({L})
+  return false
+end
+
+-- stop says whether a limit stops the next command of L, and files the line if one does; more says that its invocation has begun, so that
+-- rates do not count.
+local function stop(L, more)
+  if issolo(L) then
+    local A = L.A
+    local l = A[1]
+    if countof(of(l.n), A[2]) + A.cost <= (l.m or 0) then return false end
+    solo[L] = nil
+    LM.loadkeys({L})
+  end
+  local W, cost = waits(L.A, L.line), L.A.cost
+  for i = 1, #W do
+    local K = W[i]
+    if K.l.r or members(K) + cost > K.max or some and K.alone ~= L.line and (K.c or LM.count(K)) > 0 then return LM.stopped(L, W, more) end
+  end
+  return false
+end
+
+-- join makes a granted command a member of its limits, takes the tokens of its rates if it is the first of its invocation, and returns what
+-- its lease says.
+local function join(L, id, r, first)
+  local A = L.A
+  spare = spare - A.cost
+  if not A.easy or L.cl == 3 or L.cl == 5 then return LM.joinone(L, id, r, first) end
+  local rest = sub(L.line, 17, 17) == 'k' and A.rest or '' -- what a record says of memberships if a grant changes no more than its invocation does
+  if kept(r) ~= rest or some and not (issolo(L) and LM.rejoin(L) or LM.rejoinany(L)) then return LM.joinone(L, id, r, first) end
+  enlist(A, id, rest ~= '')
+  granted[#granted + 1] = L.line
+  return A.tail ~= '' and A.tail or nil
+end
+
+-- hints ends the picking of a want: it looks at those who wait for what was given up.
 local function hints()
+  spare, afforded, solo = 0, false, {}
   if #marked > 0 and anyfiled() then LM.hintall() end
 end
 
 -- finish does that too, and writes.
 local function finish()
-  hints()
+  if #marked > 0 and anyfiled() then LM.hintall() end
   if #granted > 0 then
     if not calm and call('EXISTS', P .. 'fp') == 1 then call('HDEL', P .. 'fp', unpack(granted)) end
     granted = {}
   end
-  if #marked > 0 then writekeys() end
+  for _, M in pairs(MS) do
+    if M.k > 0 or M.del then writemembers(M) end
+  end
+  if LO then LO.writeleft() end
   if LF then LF.writelines() end
+  if #marked > 0 then
+    for i = 1, #marked do marked[i].marked = nil end
+    marked = {}
+  end
+end
+
+-- forget lets the claim behind the maintenance look at everything anew, and so at little.
+local function forget()
+  if not LF then return end
+  for k in pairs(LF) do LM[k] = nil end
+  LF, KS, ABOUT, solo, stirred, shutnow = nil, {}, {}, {}, false, {}
+  LM.lines = ABOUT
 end
 
 -- maintain says whether there is more to be tested again or made anew, and in how many ms there will be.
@@ -82,5 +173,18 @@ local function maintain()
     some, calm = false, true
     return false
   end
-  return LM.retests()
+  local next = 1000
+  if anyfiled() then
+    local at = call('HMGET', KEYS[1], 'fst', 'fsw', 'fcv')
+    local h = call('ZRANGE', P .. 'fr', 0, 0, 'WITHSCORES')[2]
+    next = min(at[1] and tonumber(at[1]) - run or next, at[2] and tonumber(at[2]) - run or 0, at[3] and 0 or next, h and tonumber(h) - run or next)
+  end
+  if next > 0 and call('EXISTS', P .. 'vb') == 0 and floor(run / 100) == floor(ran / 100) then
+    forget()
+    return false, next
+  end
+  local more
+  more, next = LM.retests()
+  forget()
+  return more, next
 end

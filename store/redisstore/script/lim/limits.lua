@@ -1,10 +1,13 @@
 -- limits.lua: the limits of the configuration, the keys that they count by, and who is a member of them. A key is limit|value. What a lease or a
--- record says of memberships is a text, see holds.lua.
+-- record says of memberships is a text, see holds.lua. Each table costs a claim more than a call, so there are few.
 local LS, NAMES -- limits in the order in which they are tested, as config.go packs them, and by name
-local KS, ABOUT = {}, {}
-local marked, granted = {}, {}   -- keys that finish has to write; lines that were granted from
+local KS, ABOUT, MS = {}, {}, {} -- keys; what limits make of definitions; members by limit
+local marked, granted = {}, {}   -- keys that finish has to look at; lines that were granted from
+local solo, stirred = {}, false   -- lines of which a claim need not know more than members, see left.lua; keys to which that does not apply any more
+local shutnow = {}               -- lines that are closed from now on
 local some, calm                 -- whether any line is filed; nothing is left to be tidied up either
 local filed, LF                  -- makes what only a key without room needs, see the folder filed; what it made
+local left, LO                   -- the same for ends of memberships, see the folder left
 local turns, LT                  -- the same for fair turns, see the folder turn
 
 local function limits()
@@ -15,21 +18,31 @@ local function limits()
   return LS
 end
 
--- keyof is a key: its limit l (nil if none is in force), max, wait (ms until time alone gives room, 0 unknown), closed (a rate that admits nothing).
-local function keyof(k)
+-- of are the members of a limit over all its keys: those that finish adds (k of them), and takes away; n, how many there are; by, how many keys have
+-- by their values, as far as they were counted.
+local function of(name)
+  local M = MS[name]
+  if not M then
+    M = {key = P .. 'm|' .. name, add = {}, k = 0, del = false, n = nil, by = false}
+    MS[name] = M
+  end
+  return M
+end
+
+-- keyin is a key of a limit: its limit l (nil if none is in force), max, wait (ms until time alone gives room, 0 unknown), closed (a rate that
+-- admits nothing), c and alone (see the folder filed).
+local function keyin(l, name, v)
+  local k = name .. '|' .. v
   local K = KS[k]
   if K then return K end
-  limits()
-  local name, v = string.match(k, '^([^|]*)|(.*)$')
-  local l = NAMES[name]
-  if l and l.t and wall >= l.t then l = nil end
-  K = {k = k, name = name, v = v, l = l, wait = 0}
+  K = {k = k, name = name, v = v, l = l, M = of(name), max = l and l.m or 0, wait = 0, c = nil, closed = nil, stood = nil, marked = nil, left = nil, alone = nil, lf = nil}
   KS[k] = K
   if l then
-    K.max = l.m or 0
-    local own = l.v and call('HGET', P .. 'cfg', '=' .. k)
-    if own then K.max = tonumber(own) end
-    K.closed = l.r and own and K.max == 0
+    if l.v then
+      local own = call('HGET', P .. 'cfg', '=' .. k)
+      if own then K.max = tonumber(own) end
+      K.closed = l.r and own and K.max == 0
+    end
     if l.t then K.wait = l.t - wall end
   end
   return K
@@ -40,107 +53,139 @@ local function anyfiled()
   return some
 end
 
-local function mark(K)
-  if not K.marked then K.marked, marked[#marked + 1] = true, K end
-end
-
-local function members(K)
-  if not K.n then K.n = tonumber(call('HGET', P .. 'lm|' .. K.name, K.v) or '0') + (K.d or 0) end
-  return K.n
-end
-
--- drop ends a membership; who waits for the key is looked at by finish.
-local function drop(K, id, cost)
-  mark(K)
-  K.del = K.del or {}
-  K.del[#K.del + 1], K.d, K.left = id, (K.d or 0) - cost, true
-  if K.n then K.n = K.n - cost end
-end
-
--- released ends the memberships of one text that the other does not have.
-local function released(id, from, to)
-  local a, b = holds(from), holds(to)
-  for i = 1, #a, 2 do
-    if not b.has[a[i]] then drop(keyof(a[i]), id, a.cost) end
+local function writemembers(M)
+  if M.del then
+    many('ZREM', M.key, M.del)
+    M.del = false
   end
+  if M.k == 0 then return end
+  zadd(M.key, M.k < 16 and 16 or call('ZCARD', M.key), M.add)
+  M.add, M.k = {}, 0
 end
 
--- about is what limits make of the commands with one definition: the limits in force that apply, in the order in which they are tested, each with
--- its key K; text and rest, the memberships of a granted one, and those of them that stay between polls.
+-- countof is how many members a value has: a command of cost c is c of them.
+local function countof(M, v)
+  local by = M.by
+  if not by then
+    by = {}
+    M.by = by
+  end
+  local n = by[v]
+  if not n then
+    if M.k > 0 or M.del then writemembers(M) end
+    n = M.n == 0 and 0 or call('ZLEXCOUNT', M.key, '[' .. v .. '|', '(' .. v .. '}')
+    by[v] = n
+  end
+  return n
+end
+
+local function members(K) return countof(K.M, K.v) end
+
+-- total is how many a limit has over all its keys.
+local function total(M)
+  if not M.n then
+    if M.k > 0 or M.del then writemembers(M) end
+    M.n = call('ZCARD', M.key)
+  end
+  return M.n
+end
+
+-- about is what limits make of the commands with one definition: in turn the limits in force that apply, in the order in which they are tested, and the
+-- values by which they count; cost; tail, what the lease of a granted one says of memberships, behind a blank; rest, those of them that stay between
+-- polls; easy, if no limit is more than a number of members.
 local function about(base, raw)
   local A = ABOUT[base]
   if A then return A end
-  A = {cost = 1, text = '', rest = '', raw = raw, plain = true}
+  raw = raw or ''
+  local find = string.find
+  local a = find(raw, ' ', 1, true)
+  local b = a and find(raw, ' ', a + 1, true)
+  local c = b and find(raw, ' ', b + 1, true)
+  local d = c and find(raw, ' ', c + 1, true)
+  local e = d and find(raw, ' ', d + 1, true)
+  A = {nil, nil, raw = raw, cost = 1, tail = '', rest = '', easy = true, keys = false}
   ABOUT[base] = A
-  local q, ty, g, cost, keys = string.match(raw or '', '^([^ ]+) ([^ ]+) ([^ ]*) [^ ]* (%d+)( .*)$')
-  if not q then return A end
-  A.q, A.ty, A.g, A.cost = q, ty, g, tonumber(cost)
-  local texts = {}
-  for i = 1, #limits() do
+  if not e then return A end
+  local n, texts, first = 0, 0, ''
+  if e > d + 2 or byte(raw, d + 1) ~= 49 then
+    A.cost = tonumber(sub(raw, d + 1, e - 1))
+    first = '*' .. sub(raw, d + 1, e)
+  end
+  limits()
+  for i = 1, #LS do
     local l = LS[i]
-    if not (l.q and not l.q[q]) and not (l.t and wall >= l.t) then
+    if not (l.q and not l.q[sub(raw, 1, a - 1)]) and not (l.t and wall >= l.t) then
       local v = ''
       if l.b == 1 then
-        v = q
+        v = sub(raw, 1, a - 1)
       elseif l.b == 2 then
-        v = ty
+        v = sub(raw, a + 1, b - 1)
       elseif l.b == 3 then
-        v = g
+        v = sub(raw, b + 1, c - 1)
       elseif l.b == 4 then
-        local _, e = string.find(keys, ' ' .. l.k .. '=', 1, true)
-        v = e and string.match(keys, '^[^ ]+', e + 1)
+        local _, at = find(raw, ' ' .. l.k .. '=', e, true)
+        v = at and string.match(raw, '^[^ ]+', at + 1)
       end
       if v then
-        local K = keyof(l.n .. '|' .. v)
-        A[#A + 1] = K
-        if l.r then A.rates = true else texts[#texts + 1] = K end
-        if l.c then A.classifies = true end
-        if l.c or l.s then A.plain = false end
+        A[n + 1], A[n + 2], l.used = l, v, true
+        n = n + 2
+        if l.r then
+          A.easy = false
+        else
+          texts = texts + 1
+          if l.c then A.easy = false end
+        end
       end
     end
   end
-  if #texts > 1 then table.sort(texts, function(a, b) return a.l.o < b.l.o end) end
-  local first = A.cost > 1 and '*' .. cost .. ' ' or ''
-  for i = 1, #texts do
-    local w = texts[i].k .. (texts[i].l.s and '|c' or '|i')
-    A.text = (A.text == '' and first or A.text .. ' ') .. w
-    if texts[i].l.s then A.rest = (A.rest == '' and first or A.rest .. ' ') .. w end
+  if texts == 1 and n == 2 then
+    local l = A[1]
+    local w = first .. l.n .. '|' .. A[2]
+    if l.s then A.tail, A.rest = ' ' .. w .. '|c', w .. '|c' else A.tail = ' ' .. w .. '|i' end
+  elseif texts > 0 then -- by name
+    local byname = {}
+    for i = 1, n, 2 do byname[(i + 1) / 2] = {A[i], A[i + 1]} end
+    table.sort(byname, function(x, y) return x[1].o < y[1].o end)
+    local text = ''
+    for i = 1, #byname do
+      local l = byname[i][1]
+      if not l.r then
+        local w = l.n .. '|' .. byname[i][2] .. (l.s and '|c' or '|i')
+        text = (text == '' and first or text .. ' ') .. w
+        if l.s then A.rest = (A.rest == '' and first or A.rest .. ' ') .. w end
+      end
+    end
+    A.tail = ' ' .. text
   end
   return A
 end
 
--- waits are the keys of A for which a command of that lane and code waits. What may be active already never waits for a limit of scope
--- command, a cancel visit waits for nothing, and a limit that classifies holds nobody.
-local function waits(A, lane, code)
-  if A.plain and code ~= '3' and code ~= '5' then return A end
-  local at = lane .. code
+-- keysof are the keys of A.
+local function keysof(A)
+  local ks = A.keys
+  if not ks then
+    ks = {}
+    for i = 1, #A, 2 do ks[(i + 1) / 2] = keyin(A[i], A[i].n, A[i + 1]) end
+    A.keys = ks
+  end
+  return ks
+end
+
+-- waits are the keys of A for which the commands of a line wait. What may be active already never waits for a limit of scope command, a cancel
+-- visit waits for nothing, and a limit that classifies holds nobody.
+local function waits(A, line)
+  local at = sub(line, 17, 18)
   local W = A[at]
   if W then return W end
+  local code, active = sub(at, 2, 2), byte(at) == 107
   W = {}
   A[at] = W
   if code == '3' or code == '5' then return W end
-  local active = lane == 'k' or code == '4' or code == '6'
-  for i = 1, #A do
-    local l = A[i].l
-    if not l.c and not (l.s and active) then W[#W + 1] = A[i] end
+  active = active or code == '4' or code == '6'
+  local ks = keysof(A)
+  for i = 1, #ks do
+    local l = ks[i].l
+    if not l.c and not (l.s and active) then W[#W + 1] = ks[i] end
   end
   return W
-end
-
-local function writekeys()
-  for i = 1, #marked do
-    local K = marked[i]
-    if K.del then call('SREM', P .. 'm|' .. K.k, unpack(K.del)) end
-    if K.add then call('SADD', P .. 'm|' .. K.k, unpack(K.add)) end
-    if K.d and K.d ~= 0 then
-      local key = P .. 'lm|' .. K.name
-      if call('HINCRBY', key, K.v, K.d) <= 0 then call('HDEL', key, K.v) end
-    end
-    if K.spent then call('HSET', P .. 'lb', K.k, fmt('%.17g', K.b)) end
-    if K.restood then
-      if K.stood > 0 then call('HSET', P .. 'fs', K.k, fmt('%d', K.stood)) else call('HDEL', P .. 'fs', K.k) end
-    end
-    K.add, K.del, K.d, K.spent, K.restood, K.marked = nil, nil, nil, nil, nil, nil
-  end
-  marked = {}
 end

@@ -134,7 +134,9 @@ local function rebuild()
   else
     local r = call('ZSCAN', P .. 'o|' .. name, at, 'COUNT', BOUND)
     local lines = {}
-    for i = 1, #r[2], 2 do lines[#lines + 1] = r[2][i] end
+    for i = 1, #r[2], 2 do
+      if tonumber(r[2][i + 1]) >= 0 then lines[#lines + 1] = r[2][i] end -- the others wait for limits
+    end
     if #lines > 0 then
       local gs = groupsof(lines)
       for i = 1, #lines do
