@@ -311,17 +311,19 @@ func (s *Store) left(now rule.Now, before []store.Hold, c *store.Command) {
 
 // taken makes a granted command a member of its limits, takes the tokens of its rates, and opens what is left of its line: that queues anew.
 func (cl *claim) taken(c *store.Command, as []rule.Applied, first bool) {
-	s, over := cl.s, false
+	s := cl.s
 	for i := range as {
 		a := &as[i]
 		if a.Limit.Rate == 0 {
-			over = over || a.Limit.Classify && s.members(a.LimitKey)+c.Cost > a.Max
-		} else if r, closed := a.Limit.RateOf(a.Value); first && !closed && !mutant.On(mutant.ForgetLimitToken) {
+			continue
+		}
+		if r, closed := a.Limit.RateOf(a.Value); first && !closed && !mutant.On(mutant.ForgetLimitToken) {
 			s.limitBuckets[a.LimitKey] = s.limitBuckets[a.LimitKey].Force(r, cl.now.Run)
 		}
 	}
 	line, before := rule.Line(c), slices.Clone(c.Holds) // a suspect that joins stands in another line from now on
-	rule.Join(c, as, over)
+	joins, over := rule.Reserve(c, as, s.members)
+	rule.Join(c, joins, over)
 	delete(s.passed, line)
 	if !mutant.On(mutant.ForgetUnfile) {
 		s.unfile(cl.now, line, store.LimitKey{})

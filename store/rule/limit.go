@@ -115,8 +115,21 @@ func Holds(c *store.Command, k store.LimitKey) bool {
 	return slices.ContainsFunc(c.Holds, func(h store.Hold) bool { return h.LimitKey == k })
 }
 
-// Join makes the memberships of a command that is just being granted those of the limits in force. overflow says that one that
-// classifies was over its Max. A cancel visit joins nothing and leaves nothing: it needs a permit only.
+// Reserve leaves out of as the limits that classify and have no room for c: it becomes no member of them, so that their room is for those
+// who are within. over says that there is one. Who is a member keeps its place.
+func Reserve(c *store.Command, as []Applied, members func(k store.LimitKey) int) (joins []Applied, over bool) {
+	for _, a := range as {
+		if a.Limit.Classify && !Holds(c, a.LimitKey) && members(a.LimitKey)+c.Cost > a.Max {
+			over = true
+			continue
+		}
+		joins = append(joins, a)
+	}
+	return joins, over
+}
+
+// Join makes the memberships of a command that is just being granted those of the limits in force, as [Reserve] left them. overflow says that one
+// that classifies had no room. A cancel visit joins nothing and leaves nothing: it needs a permit only.
 func Join(c *store.Command, as []Applied, overflow bool) {
 	c.Overflow = overflow
 	if Class(c).Visit() {

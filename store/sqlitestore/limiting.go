@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -191,18 +192,18 @@ func (cl *claim) granted() error {
 
 // join makes the memberships of a command that is being granted, and takes the tokens of its rates.
 func (cl *claim) join(c *store.Command, as []applied, first bool) {
-	over := false
 	rules := make([]rule.Applied, 0, len(as))
 	for i := range as {
 		a := &as[i]
-		if a.Limit.Rate == 0 {
-			over = over || a.Limit.Classify && a.rm.members+c.Cost > a.Max
-		} else if first {
+		if a.Limit.Rate > 0 && first {
 			cl.w.st.takeToken(cl.now, a.rm, a.Limit)
 		}
 		rules = append(rules, a.Applied)
 	}
-	rule.Join(c, rules, over)
+	joins, over := rule.Reserve(c, rules, func(k store.LimitKey) int {
+		return as[slices.IndexFunc(as, func(a applied) bool { return a.LimitKey == k })].rm.members
+	})
+	rule.Join(c, joins, over)
 }
 
 // taken opens what is left of the line of a granted command, which queues anew, and gives what room is left to who is next.

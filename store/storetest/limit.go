@@ -242,7 +242,7 @@ var limitCases = []kase{
 		}
 		f.check(got["big"] == 3 && got["shut"] == 0 && got["other"] == 1, "%v", got)
 	}},
-	{"classify", "a limit that classifies admits what is over it and marks it as overflow for the time of its lease", func(f *fixture) {
+	{"classify", "a limit that classifies admits what is over it and marks it as overflow for the time of its lease; members are those who are within", func(f *fixture) {
 		f.limits(store.Limit{Name: "reserved", Max: 2, Classify: true})
 		f.submit(many("a", 4)...)
 		cs := f.claim("w1", store.Intake, 10)
@@ -253,10 +253,51 @@ var limitCases = []kase{
 			}
 		}
 		f.check(len(cs) == 4 && over == 2, "%d granted, %d as overflow", len(cs), over)
-		f.members("reserved", "", 4)
+		f.members("reserved", "", 2)
 		i := slices.IndexFunc(cs, func(c *store.Command) bool { return c.Overflow })
 		f.settle(cs[i], store.OutcomeRetry, delay(time.Hour))
 		f.check(!f.get(cs[i].ID).Overflow, "the mark stays after the lease")
+	}},
+	{"classify_sustained", "whoever is over a limit that classifies takes none of its room: as long as more want to run than it has, all of it is reserved", func(f *fixture) {
+		f.limits(store.Limit{Name: "quota", By: store.ByGroup, Max: 3, Classify: true})
+		f.submit(many("a", 200, inGroup("a"))...)
+		run := f.claim("w1", store.Intake, 10)
+		for round := range 30 {
+			reserved := 0
+			for _, c := range run {
+				if !c.Overflow {
+					reserved++
+				}
+			}
+			st := f.limit("quota", "a")
+			f.check(reserved == 3 && st.Members == 3 && len(st.Holders) == 3, "round %d: %d of %d are reserved, members %v", round, reserved, len(run), st.Holders)
+			i := slices.IndexFunc(run, func(c *store.Command) bool { return c.Overflow == (round%3 == 0) })
+			f.settle(run[i], store.OutcomeDone)
+			run = append(slices.Delete(run, i, i+1), f.claim("w1", store.Intake, 1)...)
+		}
+	}},
+	{"classify_scope", "a command that is within a limit that classifies stays so from poll to poll, and one that was over it comes in when there is room", func(f *fixture) {
+		f.limits(store.Limit{Name: "quota", Max: 1, Classify: true, Scope: store.ScopeCommand})
+		poll := func(id string) *store.Command {
+			f.Helper()
+			f.Pass(time.Second)
+			return f.claim1("w1", store.Repoll, id)
+		}
+		f.settle(f.start("in"), store.OutcomeProcessing)
+		c := poll("in")
+		f.check(!c.Overflow, "it stands in its own way")
+		f.settle(c, store.OutcomeProcessing, delay(10*time.Second))
+		c = f.start("over")
+		f.check(c.Overflow, "not over the limit")
+		f.settle(c, store.OutcomeProcessing)
+		c = poll("over")
+		f.check(c.Overflow && len(c.Holds) == 0, "%v %v", c.Overflow, c.Holds)
+		f.settle(c, store.OutcomeProcessing, delay(30*time.Second))
+		f.Pass(9 * time.Second)
+		f.settle(f.claim1("w1", store.Repoll, "in"), store.OutcomeDone)
+		f.Pass(21 * time.Second)
+		f.check(!poll("over").Overflow, "there is room")
+		f.members("quota", "", 1)
 	}},
 	{"until", "a limit with an end is not in force from that time on, and whoever waited for it runs", func(f *fixture) {
 		f.limits(store.Limit{Name: "gate", By: store.ByType, Max: 9, Values: map[string]int{"t": 0}, Until: f.now.Add(10 * time.Second)})

@@ -179,7 +179,8 @@ func (x *exit) submission(f *fixture, id string, change ...func(*store.Submissio
 	return sub(id, change...)
 }
 
-// everyLimit is each kind of a limit in each scope, exactly full with one command of that cost. What classifies has members too; rates have none.
+// everyLimit is each kind of a limit in each scope, exactly full with one command of that cost. What classifies has members too, if they are within;
+// rates have none.
 func everyLimit(cost int) (all []store.Limit) {
 	for scope, s := range map[store.Scope]string{store.ScopeInvocation: "i", store.ScopeCommand: "c"} {
 		for by, name := range map[store.By]string{store.ByAll: "all", store.ByQueue: "queue", store.ByType: "type", store.ByGroup: "group", store.ByKey: "key"} {
@@ -190,10 +191,14 @@ func everyLimit(cost int) (all []store.Limit) {
 			all = append(all, l)
 		}
 		all = append(all, store.Limit{Name: "set-" + s, Queues: []string{"other", "q"}, Scope: scope, Max: cost},
-			store.Limit{Name: "class-" + s, By: store.ByType, Scope: scope, Max: 0, Classify: true})
+			store.Limit{Name: "class-" + s, By: store.ByType, Scope: scope, Max: cost, Classify: true},
+			store.Limit{Name: "over-" + s, By: store.ByType, Scope: scope, Max: cost - 1, Classify: true})
 	}
 	return append(all, store.Limit{Name: "rate", By: store.ByType, Rate: 1000, Burst: 1000})
 }
+
+// counts reports whether a command of that cost becomes a member.
+func counts(l *store.Limit, cost int) bool { return l.Rate == 0 && cost <= l.Max }
 
 func valueOf(l *store.Limit) string {
 	return map[store.By]string{store.ByQueue: "q", store.ByType: "t", store.ByGroup: "g", store.ByKey: "v"}[l.By]
@@ -210,7 +215,7 @@ func (f *fixture) leaves(x exit, cost int) {
 		for i := range limits {
 			want := inv
 			switch {
-			case limits[i].Rate > 0:
+			case !counts(&limits[i], cost):
 				want = 0
 			case limits[i].Scope == store.ScopeCommand:
 				want = cmd
@@ -347,7 +352,7 @@ func (f *fixture) endsFiled(way string) {
 	}
 	f.check(lines() == 1, "%d lines are filed, not 1", lines())
 	for i := range limits {
-		if l := &limits[i]; l.Rate == 0 {
+		if l := &limits[i]; counts(l, 1) {
 			f.members(l.Name, valueOf(l), 1)
 		}
 	}

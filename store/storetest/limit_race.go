@@ -101,7 +101,7 @@ func (f *fixture) raced(kind store.OutcomeKind, poll bool) {
 		for j := range limits {
 			l, want := &limits[j], inv
 			switch {
-			case l.Rate > 0:
+			case !counts(l, cost):
 				want = 0
 			case l.Scope == store.ScopeCommand:
 				want = cmd

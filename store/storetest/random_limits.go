@@ -267,19 +267,33 @@ func (g *gauge) claimNow(worker string, n int, queues, types []string, lanes []s
 			continue
 		}
 		var hs []store.Hold
+		over := false
 		for k, l := range g.applying(c) {
 			if l.Rate > 0 {
 				continue
+			}
+			if l.Classify && !slices.ContainsFunc(b.Holds, func(h store.Hold) bool { return h.LimitKey == k }) {
+				if !slices.ContainsFunc(c.Holds, func(h store.Hold) bool { return h.LimitKey == k }) { // over it: it had no room, and has none left
+					if m := most(l, k.Value); !c.Overflow || members(after, k)+c.Cost <= m {
+						g.rt.Fatalf("%s, overflow %v, is no member of %s, which has %d of %d", show(c), c.Overflow, k, members(after, k), m)
+					}
+					over = true
+					continue
+				}
+				waited[k] = true
 			}
 			hs = append(hs, store.Hold{LimitKey: k, Scope: l.Scope})
 			if slices.ContainsFunc(b.Holds, func(h store.Hold) bool { return h.LimitKey == k }) {
 				continue
 			}
-			if exempt(b, l) {
+			if exempt(b, l) && !l.Classify {
 				joined[k] += c.Cost
 			} else {
 				waited[k] = true
 			}
+		}
+		if c.Overflow != over {
+			g.rt.Fatalf("%s: overflow is %v", show(c), c.Overflow)
 		}
 		slices.SortFunc(hs, func(a, b store.Hold) int { return strings.Compare(a.Limit, b.Limit) })
 		g.holds[c.ID] = hs
