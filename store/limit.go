@@ -44,7 +44,7 @@ type Limit struct {
 	Values map[string]int
 	// Until ends the limit at that server time, as a gate needs that closes a key for a while; 0 means never.
 	Until Millis
-	// Classify admits what is over Max all the same and marks it as overflow.
+	// Classify admits what is over Max all the same and marks it as overflow. That is no member: the room is for those who are within.
 	Classify bool
 }
 
