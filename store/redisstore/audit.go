@@ -87,6 +87,9 @@ func (a *audit) run(ctx context.Context) error {
 	if err := a.checkLines(ctx); err != nil {
 		return err
 	}
+	if err := a.checkValues(ctx); err != nil {
+		return err
+	}
 	after, err := a.sums(ctx)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"strconv"
 	"strings"
 
@@ -87,6 +88,27 @@ func (a *audit) checkFair(line string, r []string) {
 	case in != "" && start == "":
 		a.say("line %s: its group has no turn", line)
 	}
+}
+
+// checkValues compares what is stored for values that have a max of their own with the configuration, which is what counts.
+func (a *audit) checkValues(ctx context.Context) error {
+	cfg, err := a.s.config(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range cfg.Limits {
+		l := &cfg.Limits[i]
+		for v, most := range l.Values {
+			got, err := a.eval(ctx, "at", "cfg", "="+l.Name+"|"+v)
+			if err != nil {
+				return err
+			}
+			if text, _ := got[0].ToString(); text != strconv.Itoa(most) {
+				a.sayIfQuiet("limit %s: the max stored for %q is %q, configured is %d (bad_limit)", l.Name, v, text, most)
+			}
+		}
+	}
+	return nil
 }
 
 // checkLimits compares numbers of limits with what records and lines say. Nothing has changed between the two.

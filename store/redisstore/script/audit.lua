@@ -92,12 +92,12 @@ elseif what == 'lines' then
       if s ~= '' and tonumber(s) < 0 then s, shut = '', fmt('%d', -s) end
     end
     local row = {key, s, h[2] or '', shut, '', '', '', '', '', call('HGET', KEYS[1], 'run')}
+    row[7] = call('ZSCORE', P .. 'fr', line) or ''
     local F = lim().get(line)
     if F then
       local K = LM.keyof(F.key)
       row[5] = call('HGET', P .. 'fd', line)
       row[6] = call('ZSCORE', P .. 'fl|' .. F.key, line) or ''
-      row[7] = call('ZSCORE', P .. 'fr', line) or ''
       row[8] = string.match(call('HGET', P .. 'fs', F.key) or '', '^%d*')
       row[9] = LM.room(K, F.cost) and '1' or ''
       row[16] = LM.quiet(K) and '1' or ''

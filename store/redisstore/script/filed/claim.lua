@@ -26,9 +26,23 @@ end
 -- rejoinany says whether no line is filed under any key of L, and it is not filed itself.
 local function rejoinany(L) return not crowded(L) end
 
--- joinone is join of a command for which limits have more to do than to count it.
+-- without is a text of memberships without some keys.
+local function without(text, keys)
+  local out, first = '', ''
+  for w in string.gmatch(text, '[^ ]+') do
+    if byte(w) == 42 then
+      first = w .. ' '
+    elseif not keys[sub(w, 1, -3)] then
+      out = (out == '' and first or out .. ' ') .. w
+    end
+  end
+  return out
+end
+
+-- joinone is join of a command for which limits have more to do than to count it. A limit that classifies and has no room for it gets no member;
+-- who is one stays one.
 local function joinone(L, id, r, first)
-  local A, was, over = L.A, LM.kept(r), ''
+  local A, was, over = L.A, LM.kept(r), nil
   local ks = keysof(A)
   granted[#granted + 1] = L.line
   local visit = L.cl == 3 or L.cl == 5
@@ -36,8 +50,9 @@ local function joinone(L, id, r, first)
     local K = ks[i]
     if K.l.r then
       if first and not K.closed then spend(K) end
-    elseif K.l.c and members(K) + A.cost > K.max then
-      over = '! '
+    elseif K.l.c and not (was ~= '' and held(was, K.k)) and members(K) + A.cost > K.max then
+      over = over or {}
+      over[K.k] = true
     end
   end
   local now = visit and was or sub(A.tail, 2)
@@ -48,14 +63,15 @@ local function joinone(L, id, r, first)
     end
     if anyfiled() then taken(L.line, keys) end
   else
+    if over then now = without(now, over) end
     for i = 1, #ks do
       local K = ks[i]
-      if not K.l.r and not (was ~= '' and held(was, K.k)) then LM.enlist({K.l, K.v, cost = A.cost}, id) end
+      if not K.l.r and not (over and over[K.k]) and not (was ~= '' and held(was, K.k)) then LM.enlist({K.l, K.v, cost = A.cost}, id) end
     end
     if anyfiled() then taken(L.line, ks) end
     if was ~= '' then LM.released(id, was, now) end
   end
-  now = over .. now
+  if over then now = now == '' and '!' or '! ' .. now end
   return now ~= '' and ' ' .. now or nil
 end
 

@@ -173,7 +173,7 @@ local function sweep(due, at)
         for j = 1, #values do own[j] = '=' .. name .. '|' .. values[j] end
         own = call('HMGET', P .. 'cfg', unpack(own))
       end
-      for _, v in ipairs(roomy(name, values, function(j) return tonumber(own[j] or l.m or 0) end)) do
+      for _, v in ipairs(roomy(name, values, function(j) return tonumber(own[j] or l.m or 0) or 0 end)) do
         local K = keyin(l, name, v)
         count(K)
         hint(K)

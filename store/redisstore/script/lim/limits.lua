@@ -40,7 +40,7 @@ local function keyin(l, name, v)
   if l then
     if l.v then
       local own = call('HGET', P .. 'cfg', '=' .. k)
-      if own then K.max = tonumber(own) end
+      if own then K.max = tonumber(own) or 0 end -- what cannot be read is closed
       K.closed = l.r and own and K.max == 0
     end
     if l.t then K.wait = l.t - wall end
