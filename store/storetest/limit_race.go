@@ -124,5 +124,60 @@ func raceCases() (all []kase) {
 			}})
 		}
 	}
-	return all
+	return append(all, kase{"F007_settled_together", "invocations that end in every way in one call leave exactly those members who have a place for it", func(f *fixture) {
+		f.settleTogether()
+	}})
+}
+
+// settleTogether ends invocations in every way in one call: the set of members has to be what is left of them, by whatever way a store takes each.
+func (f *fixture) settleTogether() {
+	const cost = 2
+	limits := everyLimit(1)
+	for i := range limits {
+		if limits[i].Rate == 0 {
+			limits[i].Max = 1000
+		} else {
+			limits[i].Rate, limits[i].Burst = 1000, 1000
+		}
+	}
+	f.limits(append(limits, store.Limit{Name: "shut", By: store.ByKey, Key: "shut", Max: 0})...)
+	f.submit(sub("waits", keyed("shut", "x"))) // somebody waits for some key: then more is looked at
+	kinds := []store.OutcomeKind{store.OutcomeDone, store.OutcomeRetry, store.OutcomeProcessing, store.OutcomeFail, store.OutcomeSnooze, store.OutcomeDone, store.OutcomeGiveBack}
+	for i := range 3 * len(kinds) {
+		f.submit(sub(fmt.Sprintf("c%02d", i), costing(cost*(1+i%2)), inGroup(fmt.Sprintf("g%d", i%3)), keyed("k", fmt.Sprintf("v%d", i%2))))
+	}
+	for round := range 3 {
+		cs := f.claim("w1", store.Intake, 100)
+		cs = append(cs, f.claim("w1", store.Repoll, 100)...)
+		f.check(len(cs) > 0, "round %d: nothing runs", round)
+		req := store.SettleRequest{Worker: "w1"}
+		for i, c := range cs {
+			req.Items = append(req.Items, store.Settlement{ID: c.ID, Lease: c.Lease, Kind: kinds[(i+round)%len(kinds)]})
+		}
+		res, err := f.s.Settle(f.ctx(), req)
+		f.ok(err)
+		for i, r := range res {
+			f.check(r.State == store.SettleDone && r.Err == nil, "%s: %s, %v", req.Items[i].ID, r.State, r.Err)
+		}
+		want := map[store.LimitKey]int{}
+		for _, c := range cs {
+			if c = f.get(c.ID); c != nil {
+				for _, h := range c.Holds {
+					want[h.LimitKey] += c.Cost
+				}
+			}
+		}
+		for i := range limits {
+			for _, v := range []string{valueOf(&limits[i]), "g0", "g1", "g2", "v0", "v1"} {
+				k := store.LimitKey{Limit: limits[i].Name, Value: v}
+				if st := f.limit(k.Limit, v); st.Members != want[k] {
+					f.Fatalf("round %d: %s has %d members, the commands say %d", round, k, st.Members, want[k])
+				}
+			}
+		}
+		f.Pass(time.Minute)
+	}
+	_, err := f.s.Cancel(f.ctx(), store.CancelRequest{IDs: []string{"waits"}})
+	f.ok(err)
+	f.finish()
 }

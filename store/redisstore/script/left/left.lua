@@ -81,7 +81,11 @@ local function release(gone)
   limits()
   for name, t in pairs(gone) do
     local l, M, vs = NAMES[name], of(name), t[2]
-    M.del = t[1]
+    if M.del then -- others leave it in the same call
+      for i = 1, #t[1] do M.del[#M.del + 1] = t[1][i] end
+    else
+      M.del = t[1]
+    end
     if LF or M.by or M.n or not l or l.r or l.c or l.t or l.v then
       for v, n in pairs(vs) do less(keyof(name .. '|' .. v), n) end
     else
