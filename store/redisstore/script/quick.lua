@@ -2,7 +2,7 @@
 -- and the Processing of a poll, also with times. What is not plain goes the slow way. Both ways write the same; a test compares them.
 local qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl = {}, {}, {}, {}, {}, {}, {}, {}, {}
 local qleft = {} -- those who leave a limit, by its name, see leaves
-local QDEF, QOWNER, QLIMIT, QVALUE, QHOLDS, QOPTS, QRUN = {}, {}, {}, {}, {}, {}, {}
+local QDEF, QOWNER, QLIMIT, QVALUE, QREST, QHOLDS, QOPTS, QRUN = {}, {}, {}, {}, {}, {}, {}, {}
 local WALL6, EVENT
 
 local QRAW = {} -- definitions that were read at once
@@ -39,18 +39,19 @@ local function quickdef(base)
   return d
 end
 
--- owner is who holds a lease of that name and value, and what it says of memberships, if anything: one of scope invocation as the part of the value
--- behind its name, anything else as holds has it. It is nil if it is another lease.
+-- owner is who holds a lease of that name and value, and what it says of memberships, if anything: a single one as the part of the value behind its
+-- name, anything else as holds has it. It is nil if it is another lease.
 local function owner(name, cur)
   local m = #name
   if m == 0 or byte(cur, m + 1) ~= 32 or sub(cur, 1, m) ~= name then return nil end
   local tail = sub(cur, m + 2)
   local o = QOWNER[tail]
   if not o then
-    local limit, v, h
-    o, limit, v = string.match(tail, '^([^ ]+) %d+ ([^!*| ][^| ]*)|([^| ]*)|i$')
+    local limit, v, s, h
+    o, limit, v, s = string.match(tail, '^([^ ]+) %d+ ([^!*| ][^| ]*)|([^| ]*)|([ic])$')
     if o then
       QLIMIT[tail], QVALUE[tail], QHOLDS[tail] = limit, v, tail
+      if s == 'c' then QREST[tail] = limit .. '|' .. v .. '|c' end
     else
       o, h = string.match(tail, '^([^ ]+) %d+(.*)$')
       if h and h ~= '' then QHOLDS[tail] = holds(h) end
@@ -74,6 +75,7 @@ end
 local function quickleave(id, h, all)
   local limit = QLIMIT[h]
   if limit then
+    if not all and QREST[h] then return end
     local l, n = leaves(limit)
     local v = QVALUE[h]
     l[#l + 1], n[v] = v .. '|' .. id, (n[v] or 0) + 1
@@ -183,8 +185,8 @@ local function quickpoll(id, name, cur, r, opt, blob)
   if f2 >= 128 then -- what stays of its memberships must be what the record says
     p = 74 + sunpack('<I2', r, 72)
     kept = sub(r, 72, p - 1)
-    if not h or QLIMIT[h] or h.rest ~= sub(kept, 3) then return nil end
-  elseif h and not QLIMIT[h] and h.rest ~= '' then
+    if not h or (QREST[h] or not QLIMIT[h] and h.rest) ~= sub(kept, 3) then return nil end
+  elseif h and (QREST[h] or not QLIMIT[h] and h.rest ~= '') then
     return nil
   end
   p = p + 1 + byte(r, p) -- behind the settled lease
