@@ -226,6 +226,9 @@ func readTails(tails []string, lines int) (t leaseTails, err error) {
 		return t, badReply("claim", nil)
 	}
 	t.lines = tails[2 : 2+lines]
+	for i, s := range t.lines {
+		t.lines[i] = strings.TrimPrefix(s, " ")
+	}
 	texts := tails[2+lines:]
 	for which := []byte(tails[1]); len(which) >= 4; which = which[4:] {
 		if t.odd == nil {

@@ -25,6 +25,7 @@ type folder struct {
 var folders = map[string]folder{
 	"lib":   {"LIB", []string{"lib/write", "lib/record", "lib/rule", "lib/place", "lib/exports"}},
 	"lim":   {"LM", []string{"lim/limits", "lim/join", "lim/exports"}},
+	"room":  {"LR", []string{"room/room", "room/exports"}},
 	"left":  {"LO", []string{"left/left", "left/exports"}},
 	"filed": {"LF", []string{"rate", "filed/filed", "filed/claim", "filed/write", "filed/retest", "filed/exports"}},
 	"turns": {"LT", []string{"turn/turn", "turn/exports"}},

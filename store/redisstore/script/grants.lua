@@ -43,7 +43,7 @@ local function packtails(keys)
   local texts, which, index, n = {table.concat(keys, ' '), ''}, {}, {}, 0
   for i = 1, #glines do
     local A = LM.lines[glines[i]]
-    texts[i + 2] = A and sub(A.tail, 2) or ''
+    texts[i + 2] = A and A.tail or ''
   end
   for i = 1, #odd do
     local t = tails[odd[i]]

@@ -69,7 +69,7 @@ local function prefill(ls)
   for j = k, max(1, k - w.n + 1), -1 do
     local L = ls[j]
     local cnt = max(2, ceil(2 * w.n * L.t.batch / k))
-    if limited then cnt = LM.most(L, cnt - 1) + 1 end
+    if limited and spare < 64 * cnt then cnt = LM.most(L, cnt - 1) + 1 end
     local ids, sc = piece(L, cnt, true)
     put(L, ids, sc, cnt)
     from[L], L.rec = #ks, {}

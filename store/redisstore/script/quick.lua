@@ -2,7 +2,8 @@
 -- and the Processing of a poll, also with times. What is not plain goes the slow way. Both ways write the same; a test compares them.
 local qL, qset, qtomb, qz, qfin, qline, qended, qx, qxl = {}, {}, {}, {}, {}, {}, {}, {}, {}
 local qleft = {} -- those who leave a limit, by its name, see leaves
-local QDEF, QOWNER, QLIMIT, QVALUE, QREST, QHOLDS, QOPTS, QRUN = {}, {}, {}, {}, {}, {}, {}, {}
+local QDEF, QCUT, QOPTS, QRUN = {}, {}, {}, {}
+local QTAIL, QTAILS, QOWNER = '', 0, nil -- what stands behind the name of the lease that was looked at last: owner and time; how long it is; the owner
 local WALL6, EVENT
 
 local QRAW = {} -- definitions that were read at once
@@ -39,26 +40,36 @@ local function quickdef(base)
   return d
 end
 
--- owner is who holds a lease of that name and value, and what it says of memberships, if anything: a single one as the part of the value behind its
--- name, anything else as holds has it. It is nil if it is another lease.
+-- owner is who holds a lease of that name and value, and what it says of memberships, if anything; nil if it is another lease. Most leases of a call
+-- differ in their names and memberships only.
 local function owner(name, cur)
   local m = #name
   if m == 0 or byte(cur, m + 1) ~= 32 or sub(cur, 1, m) ~= name then return nil end
-  local tail = sub(cur, m + 2)
-  local o = QOWNER[tail]
-  if not o then
-    local limit, v, s, h
-    o, limit, v, s = string.match(tail, '^([^ ]+) %d+ ([^!*| ][^| ]*)|([^| ]*)|([ic])$')
-    if o then
-      QLIMIT[tail], QVALUE[tail], QHOLDS[tail] = limit, v, tail
-      if s == 'c' then QREST[tail] = limit .. '|' .. v .. '|c' end
-    else
-      o, h = string.match(tail, '^([^ ]+) %d+(.*)$')
-      if h and h ~= '' then QHOLDS[tail] = holds(h) end
-    end
-    QOWNER[tail] = o
+  local e = m + 1 + QTAILS
+  if QTAILS == 0 or sub(cur, m + 2, e) ~= QTAIL or e < #cur and byte(cur, e + 1) ~= 32 then
+    local tail, o = string.match(cur, '^(([^ ]+) %d+)', m + 2)
+    if not tail then return nil end
+    QTAIL, QTAILS, QOWNER, e = tail, #tail, o, m + 1 + #tail
   end
-  return o, QHOLDS[tail]
+  return QOWNER, e < #cur and sub(cur, e + 2) or nil
+end
+
+-- cut is where the name of the limit ends in what a lease says of memberships, if that is one of cost 1, as nearly always; else false.
+local function cut(h)
+  local p = QCUT[h]
+  if p == nil then
+    p = string.find(h, '|', 1, true)
+    local e, b = p and string.find(h, '|', p + 1, true), byte(h)
+    if not e or e + 1 ~= #h or b == 33 or b == 42 then p = false end
+    QCUT[h] = p
+  end
+  return p
+end
+
+-- rest is what stays of memberships between polls, as a record has it.
+local function rest(h)
+  if not cut(h) then return holds(h).rest end
+  return byte(h, -1) == 99 and h or ''
 end
 
 -- leaves are those who leave a limit: what is stored of them, and by value how many they are.
@@ -73,18 +84,19 @@ end
 
 -- quickleave ends memberships: all of them, or those of the invocation.
 local function quickleave(id, h, all)
-  local limit = QLIMIT[h]
-  if limit then
-    if not all and QREST[h] then return end
-    local l, n = leaves(limit)
-    local v = QVALUE[h]
+  local p = cut(h)
+  if p then
+    if not all and byte(h, -1) == 99 then return end
+    local l, n = leaves(sub(h, 1, p - 1))
+    local v = sub(h, p + 1, -3)
     l[#l + 1], n[v] = v .. '|' .. id, (n[v] or 0) + 1
     return
   end
+  h = holds(h)
   for i = 1, #h, 2 do
     if all or h[i + 1] == 'i' then
       local k = h[i]
-      local p = string.find(k, '|', 1, true)
+      p = string.find(k, '|', 1, true)
       local l, n = leaves(sub(k, 1, p - 1))
       local v = sub(k, p + 1)
       entries(l, v .. '|', id, h.cost)
@@ -185,8 +197,8 @@ local function quickpoll(id, name, cur, r, opt, blob)
   if f2 >= 128 then -- what stays of its memberships must be what the record says
     p = 74 + sunpack('<I2', r, 72)
     kept = sub(r, 72, p - 1)
-    if not h or (QREST[h] or not QLIMIT[h] and h.rest) ~= sub(kept, 3) then return nil end
-  elseif h and (QREST[h] or not QLIMIT[h] and h.rest ~= '') then
+    if not h or rest(h) ~= sub(kept, 3) then return nil end
+  elseif h and rest(h) ~= '' then
     return nil
   end
   p = p + 1 + byte(r, p) -- behind the settled lease

@@ -62,7 +62,10 @@ local function plain(L)
   local t, k, rest = L.t, 0, nil
   local most = min(w.n - w.granted, MOST - items)
   if t.rooms then most = min(most, room(t)) end
-  if limited then most, rest = LM.free(L, most), w.lane == 'k' and L.A.rest or '' end
+  if limited then
+    rest = w.lane == 'k' and L.A.rest or ''
+    if not (L.A.easy and spare >= most * L.A.cost) then most = LM.free(L, most) end
+  end
   touch(L)
   while k < most and head(L, false) do
     local ids, rec, i = L.ids, L.rec, L.i
@@ -259,7 +262,7 @@ local function want(q, lane, wmax, turn, suspect, types)
   if w.n <= 0 then return 0, 0, 0 end
   if limited then
     lim()
-    w.holders = lane == 'i' and holders()
+    w.holders = lane == 'i' and (LM.scoped or not LM.calm) and holders()
   end
   local R = {limit = Q.rate[li], burst = Q.burst[li], bucket = 0}
   if R.limit > 0 then R.bucket = tonumber(call('HGET', P .. 'rt', q .. '|' .. lane) or '0') end

@@ -9,7 +9,7 @@ local numbers, numbered          -- filings so far
 local partial = {}               -- keys of which a part of the queue was read
 local first                      -- no line was filed before
 local standing                   -- whether room stands under any key
-local keyof, mark = LM.keyof, LM.mark
+local keyof, mark, keyin, keysof, members, waits = LM.keyof, LM.mark, LM.keyin, LM.keysof, LM.members, LM.waits
 LM.alreadyshut(shutnow)
 
 local function bucket(K)

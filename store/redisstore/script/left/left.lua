@@ -2,6 +2,7 @@
 -- has lost members is looked at by finish, or at once.
 local RETEST = 1000      -- ms: a filed line is tested again, and room may stand
 local runs = fmt('%d', run)
+local keyin, countof = LM.keyin, LM.countof
 local again, unstood = {}, {} -- lines that were filed again, and when; keys under which room stands no more
 
 local function keyof(k)

@@ -36,29 +36,12 @@ local function prepare(ls, need)
     for i = 1, #ls do
       local A = ls[i].A
       for j = 1, #A, 2 do
-        if not A[j].r then countof(of(A[j].n), A[j + 1]) end
+        if not A[j].r then LM.countof(of(A[j].n), A[j + 1]) end
       end
     end
   end
   if not afforded or n < spare then spare = n end
   afforded = true
-end
-
--- most is how many of the next n commands of L there can be room for.
-local function most(L, n)
-  if spare >= n * L.A.cost then return n end
-  if solo[L] then return min(n, max(0, floor(((L.A[1].m or 0) - countof(of(L.A[1].n), L.A[2])) / L.A.cost))) end
-  local W = waits(L.A, L.line)
-  for i = 1, #W do
-    if not W[i].l.r then n = min(n, max(0, floor((W[i].max - members(W[i])) / L.A.cost))) end
-  end
-  return n
-end
-
--- kept is the text of the memberships that a record has at rest.
-local function kept(r)
-  if byte(r, 18) < 128 then return '' end
-  return (sunpack('<I2c0', r, 72))
 end
 
 -- enlist makes a granted command a member of its limits; again says that it is one already of those of scope command.
@@ -89,52 +72,6 @@ local function joinall(L, ids, from, to)
   granted[#granted + 1] = L.line
 end
 
--- free is how many of the next n commands of L its limits let in now, one after the other; 0 if each has to be looked at by itself.
-local function free(L, n)
-  if not L.A.easy or anyfiled() and LM.crowded(L) then return 0 end
-  return most(L, n)
-end
-
--- issolo says whether that is still true of a line that was true when its want began.
-local function issolo(L)
-  if not solo[L] then return false end
-  if not (stirred and stirred[L.A[1].n .. '|' .. L.A[2]]) then return true end
-  solo[L] = nil
-  LM.loadkeys({L})
-  return false
-end
-
--- stop says whether a limit stops the next command of L, and files the line if one does; more says that its invocation has begun, so that
--- rates do not count.
-local function stop(L, more)
-  if issolo(L) then
-    local A = L.A
-    local l = A[1]
-    if countof(of(l.n), A[2]) + A.cost <= (l.m or 0) then return false end
-    solo[L] = nil
-    LM.loadkeys({L})
-  end
-  local W, cost = waits(L.A, L.line), L.A.cost
-  for i = 1, #W do
-    local K = W[i]
-    if K.l.r or members(K) + cost > K.max or some and K.alone ~= L.line and (K.c or LM.count(K)) > 0 then return LM.stopped(L, W, more) end
-  end
-  return false
-end
-
--- join makes a granted command a member of its limits, takes the tokens of its rates if it is the first of its invocation, and returns what
--- its lease says.
-local function join(L, id, r, first)
-  local A = L.A
-  spare = spare - A.cost
-  if not A.easy or L.cl == 3 or L.cl == 5 then return LM.joinone(L, id, r, first) end
-  local rest = sub(L.line, 17, 17) == 'k' and A.rest or '' -- what a record says of memberships if a grant changes no more than its invocation does
-  if kept(r) ~= rest or some and not (issolo(L) and LM.rejoin(L) or LM.rejoinany(L)) then return LM.joinone(L, id, r, first) end
-  enlist(A, id, rest ~= '')
-  granted[#granted + 1] = L.line
-  return A.tail ~= '' and A.tail or nil
-end
-
 -- hints ends the picking of a want: it looks at those who wait for what was given up.
 local function hints()
   spare, afforded, solo = 0, false, {}
@@ -159,18 +96,10 @@ local function finish()
   end
 end
 
--- forget lets the claim behind the maintenance look at everything anew, and so at little.
-local function forget()
-  if not LF then return end
-  for k in pairs(LF) do LM[k] = nil end
-  LF, KS, ABOUT, solo, stirred, shutnow = nil, {}, {}, {}, false, {}
-  LM.lines = ABOUT
-end
-
 -- maintain says whether there is more to be tested again or made anew, and in how many ms there will be.
 local function maintain()
   if #limits() > 0 and call('EXISTS', P .. 'fd', P .. 'fp', P .. 'lb', P .. 'lo', P .. 'vb') == 0 then
-    some, calm = false, true
+    some, calm, LM.calm = false, true, true
     return false
   end
   local next = 1000
@@ -180,11 +109,11 @@ local function maintain()
     next = min(at[1] and tonumber(at[1]) - run or next, at[2] and tonumber(at[2]) - run or 0, at[3] and 0 or next, h and tonumber(h) - run or next)
   end
   if next > 0 and call('EXISTS', P .. 'vb') == 0 and floor(run / 100) == floor(ran / 100) then
-    forget()
+    if LF then LM.forget() end
     return false, next
   end
   local more
   more, next = LM.retests()
-  forget()
+  if LF then LM.forget() end
   return more, next
 end

@@ -7,13 +7,17 @@ local solo, stirred = {}, false   -- lines of which a claim need not know more t
 local shutnow = {}               -- lines that are closed from now on
 local some, calm                 -- whether any line is filed; nothing is left to be tidied up either
 local filed, LF                  -- makes what only a key without room needs, see the folder filed; what it made
+local room, LR                   -- makes what is needed if there may not be room for everything, see the folder room; what it made
 local left, LO                   -- the same for ends of memberships, see the folder left
 local turns, LT                  -- the same for fair turns, see the folder turn
 
 local function limits()
   if not LS then
     LS, NAMES = limited and cmsgpack.unpack(limited) or {}, {}
-    for i = 1, #LS do NAMES[LS[i].n] = LS[i] end
+    for i = 1, #LS do
+      NAMES[LS[i].n] = LS[i]
+      if LS[i].s then LM.scoped = true end
+    end
   end
   return LS
 end
@@ -27,25 +31,6 @@ local function of(name)
     MS[name] = M
   end
   return M
-end
-
--- keyin is a key of a limit: its limit l (nil if none is in force), max, wait (ms until time alone gives room, 0 unknown), closed (a rate that
--- admits nothing), c and alone (see the folder filed).
-local function keyin(l, name, v)
-  local k = name .. '|' .. v
-  local K = KS[k]
-  if K then return K end
-  K = {k = k, name = name, v = v, l = l, M = of(name), max = l and l.m or 0, wait = 0, c = nil, closed = nil, stood = nil, marked = nil, left = nil, alone = nil, lf = nil}
-  KS[k] = K
-  if l then
-    if l.v then
-      local own = call('HGET', P .. 'cfg', '=' .. k)
-      if own then K.max = tonumber(own) or 0 end -- what cannot be read is closed
-      K.closed = l.r and own and K.max == 0
-    end
-    if l.t then K.wait = l.t - wall end
-  end
-  return K
 end
 
 local function anyfiled()
@@ -62,24 +47,6 @@ local function writemembers(M)
   zadd(M.key, M.k < 16 and 16 or call('ZCARD', M.key), M.add)
   M.add, M.k = {}, 0
 end
-
--- countof is how many members a value has: a command of cost c is c of them.
-local function countof(M, v)
-  local by = M.by
-  if not by then
-    by = {}
-    M.by = by
-  end
-  local n = by[v]
-  if not n then
-    if M.k > 0 or M.del then writemembers(M) end
-    n = M.n == 0 and 0 or call('ZLEXCOUNT', M.key, '[' .. v .. '|', '(' .. v .. '}')
-    by[v] = n
-  end
-  return n
-end
-
-local function members(K) return countof(K.M, K.v) end
 
 -- total is how many a limit has over all its keys.
 local function total(M)
@@ -158,34 +125,4 @@ local function about(base, raw)
     A.tail = ' ' .. text
   end
   return A
-end
-
--- keysof are the keys of A.
-local function keysof(A)
-  local ks = A.keys
-  if not ks then
-    ks = {}
-    for i = 1, #A, 2 do ks[(i + 1) / 2] = keyin(A[i], A[i].n, A[i + 1]) end
-    A.keys = ks
-  end
-  return ks
-end
-
--- waits are the keys of A for which the commands of a line wait. What may be active already never waits for a limit of scope command, a cancel
--- visit waits for nothing, and a limit that classifies holds nobody.
-local function waits(A, line)
-  local at = sub(line, 17, 18)
-  local W = A[at]
-  if W then return W end
-  local code, active = sub(at, 2, 2), byte(at) == 107
-  W = {}
-  A[at] = W
-  if code == '3' or code == '5' then return W end
-  active = active or code == '4' or code == '6'
-  local ks = keysof(A)
-  for i = 1, #ks do
-    local l = ks[i].l
-    if not l.c and not (l.s and active) then W[#W + 1] = ks[i] end
-  end
-  return W
 end
