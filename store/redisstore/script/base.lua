@@ -82,6 +82,18 @@ local function many(cmd, key, l)
   for i = 1, #l, 4000 do call(cmd, key, unpack(l, i, min(i + 3999, #l))) end
 end
 
+-- mget reads any number of fields or members of one key.
+local function mget(cmd, key, l)
+  local n = #l
+  if n <= 4000 then return call(cmd, key, unpack(l)) end
+  local out = {}
+  for i = 1, n, 4000 do
+    local r = call(cmd, key, unpack(l, i, min(i + 3999, n)))
+    for j = 1, #r do out[i + j - 1] = r[j] end
+  end
+  return out
+end
+
 local function hset(key, n, l)
   if n >= 16 or n + #l / 2 < 16 then return many('HSET', key, l) end
   call('HSET', key, LONG, '')

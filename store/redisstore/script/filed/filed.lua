@@ -64,7 +64,7 @@ local function load(lines)
     if LINES[lines[i]] == nil then names[#names + 1] = lines[i] end
   end
   if #names == 0 then return end
-  local v = call('HMGET', P .. 'fd', unpack(names))
+  local v = mget('HMGET', P .. 'fd', names)
   for i = 1, #names do LINES[names[i]] = v[i] and unpackline(names[i], v[i]) end
 end
 
@@ -102,7 +102,7 @@ local function states(fs)
   for name, l in pairs(by) do
     local lines = {}
     for i = 1, #l do lines[i] = l[i].line end
-    local s = call('ZMSCORE', P .. 'o|' .. name, unpack(lines))
+    local s = mget('ZMSCORE', P .. 'o|' .. name, lines)
     for i = 1, #l do setstate(l[i], s[i]) end
   end
 end
@@ -164,7 +164,7 @@ local function look(ks)
     end
   end
   for name, l in pairs(by) do
-    local s = call('HMGET', P .. 'lf|' .. name, unpack(names[name]))
+    local s = mget('HMGET', P .. 'lf|' .. name, names[name])
     for i = 1, #l do
       local K = l[i]
       setcount(K, s[i])
@@ -175,7 +175,7 @@ local function look(ks)
   if standing == nil then standing = call('EXISTS', P .. 'fs') == 1 end
   if standing then
     for i = 1, #some do stand[i] = some[i].k end
-    local s = call('HMGET', P .. 'fs', unpack(stand))
+    local s = mget('HMGET', P .. 'fs', stand)
     for i = 1, #some do some[i].stood = since(s[i]) end
   end
 end

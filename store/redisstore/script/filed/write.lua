@@ -47,8 +47,8 @@ local function writekeys()
     if t > 0 then stand[#stand + 1], stand[#stand + 2] = K.k, t == run and runs or fmt('%d', t) else gone[#gone + 1] = K.k end
   end
   stoods = {}
-  if #tokens > 0 then call('HSET', P .. 'lb', unpack(tokens)) end
-  if #gone > 0 then call('HDEL', P .. 'fs', unpack(gone)) end
+  if #tokens > 0 then many('HSET', P .. 'lb', tokens) end
+  if #gone > 0 then many('HDEL', P .. 'fs', gone) end
   if #stand > 0 then
     LM.stand(stand)
     standing = true
@@ -69,10 +69,10 @@ local function writecounts()
     K.lf, K.counted = s, nil
   end
   counted = {}
-  for name, l in pairs(first) do call('ZADD', P .. 'fv|' .. name, unpack(l)) end
-  for name, l in pairs(gone) do call('ZREM', P .. 'fv|' .. name, unpack(l)) end
+  for name, l in pairs(first) do many('ZADD', P .. 'fv|' .. name, l) end
+  for name, l in pairs(gone) do many('ZREM', P .. 'fv|' .. name, l) end
   for name, l in pairs(set) do hset(P .. 'lf|' .. name, call('HLEN', P .. 'lf|' .. name), l) end
-  for name, l in pairs(gone) do call('HDEL', P .. 'lf|' .. name, unpack(l)) end
+  for name, l in pairs(gone) do many('HDEL', P .. 'lf|' .. name, l) end
 end
 
 local function writelines()
@@ -105,7 +105,7 @@ local function writelines()
   changed = {}
   for name, l in pairs(moved) do
     local key = P .. 'o|' .. name
-    call('ZADD', key, 'XX', unpack(l))
+    for i = 1, #l, 4000 do call('ZADD', key, 'XX', unpack(l, i, min(i + 3999, #l))) end
     if string.match(name, '|(.)') == 'k' then nextpoll(key) end
   end
   if first then
@@ -117,15 +117,15 @@ local function writelines()
     numbered = nil
   end
   if #gone > 0 then
-    call('HDEL', P .. 'fd', unpack(gone))
-    call('HDEL', P .. 'ft', unpack(gone))
-    call('ZREM', P .. 'fr', unpack(gone))
+    many('HDEL', P .. 'fd', gone)
+    many('HDEL', P .. 'ft', gone)
+    many('ZREM', P .. 'fr', gone)
   end
   if #fd > 0 then hset(P .. 'fd', call('HLEN', P .. 'fd'), fd) end
   if #ft > 0 then hset(P .. 'ft', call('HLEN', P .. 'ft'), ft) end
-  if #fr > 0 then call('ZADD', P .. 'fr', unpack(fr)) end
-  for k, l in pairs(out) do call('ZREM', P .. 'fl|' .. k, unpack(l)) end
-  for k, l in pairs(into) do call('ZADD', P .. 'fl|' .. k, unpack(l)) end
+  if #fr > 0 then many('ZADD', P .. 'fr', fr) end
+  for k, l in pairs(out) do many('ZREM', P .. 'fl|' .. k, l) end
+  for k, l in pairs(into) do many('ZADD', P .. 'fl|' .. k, l) end
   writecounts()
   for i = 1, #partial do -- what was read of them is not what is there now
     if partial[i].tail then partial[i].queue = nil end

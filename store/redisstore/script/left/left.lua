@@ -92,9 +92,9 @@ local function release(gone)
     else
       local values, ks, by = {}, {}, {}
       for v in pairs(vs) do values[#values + 1] = v end
-      local lf = call('HMGET', P .. 'lf|' .. name, unpack(values))
+      local lf = mget('HMGET', P .. 'lf|' .. name, values)
       for i = 1, #values do ks[i] = name .. '|' .. values[i] end
-      local st = call('EXISTS', P .. 'fs') == 1 and call('HMGET', P .. 'fs', unpack(ks)) or {}
+      local st = call('EXISTS', P .. 'fs') == 1 and mget('HMGET', P .. 'fs', ks) or {}
       for i = 1, #values do
         local s = lf[i]
         if s and byte(s, 2) == 32 and not st[i] then
@@ -139,7 +139,7 @@ local function findsolo(ls)
     end
   end
   for name, t in pairs(by) do
-    local lf = call('HMGET', P .. 'lf|' .. name, unpack(t[2]))
+    local lf = mget('HMGET', P .. 'lf|' .. name, t[2])
     for i = 1, #lf do
       local s, L = lf[i], t[1][i]
       if not s then
@@ -154,7 +154,7 @@ local function findsolo(ls)
   if #plain > 0 then
     local lines = {}
     for i = 1, #plain do lines[i] = plain[i].line end
-    local fd = call('HMGET', P .. 'fd', unpack(lines))
+    local fd = mget('HMGET', P .. 'fd', lines)
     for i = 1, #plain do
       if fd[i] then others[#others + 1] = plain[i] else solo[plain[i]] = 2 end
     end
@@ -188,7 +188,7 @@ local function waiting(q, lane, types)
     end
   end
   if #lines == 0 then return nil end
-  local fd, at, key, soonest = call('HMGET', P .. 'fd', unpack(lines)), call('ZMSCORE', P .. 'fr', unpack(lines)), nil, RETEST
+  local fd, at, key, soonest = mget('HMGET', P .. 'fd', lines), mget('ZMSCORE', P .. 'fr', lines), nil, RETEST
   for i = 1, #lines do
     local _, _, _, _, k = sunpack('<BI6BI4I2c0', fd[i] or '\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
     if k and k ~= '' then

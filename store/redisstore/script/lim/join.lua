@@ -14,7 +14,7 @@ local function prepare(ls, need)
     end
   end
   if k > 0 then
-    local raw = call('HMGET', P .. 'ld', unpack(bases))
+    local raw = mget('HMGET', P .. 'ld', bases)
     for i = 1, k do about(bases[i], raw[i]) end
   end
   local n, cost, crowd = 1e9, 1, anyfiled()
