@@ -125,3 +125,53 @@ func TestManyLinesInOneClaim(t *testing.T) {
 	}
 	audited(t, s)
 }
+
+// Whoever has made room without telling: all keys of all limits are looked at, each once a second.
+func TestSweepLooksAtAllLimitsWithinASecond(t *testing.T) {
+	ctx := context.Background()
+	url := redistest.Shared(t).URL()
+	s := open(t, url, fresh())
+	defer s.Close()
+	now := store.Millis(2_000_000_000_000)
+	step := func(d store.Millis) {
+		t.Helper()
+		now += d
+		if err := s.SetClock(ctx, now); err != nil {
+			t.Fatal(err)
+		}
+		for more := true; more; {
+			r, err := s.Maintain(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			more = r.More
+		}
+	}
+	step(0)
+	const limits = 20
+	var ls []store.Limit
+	var subs []store.Submission
+	for i := range limits {
+		ty := fmt.Sprintf("t%02d", i)
+		ls = append(ls, store.Limit{Name: "l" + ty, By: store.ByKey, Key: "k" + ty, Max: 1})
+		for _, id := range []string{"run", "wait"} {
+			subs = append(subs, store.Submission{ID: id + ty, Queue: "q", Type: "t", Keys: []store.Key{{Name: "k" + ty, Value: "v"}}, Params: []byte("p")})
+		}
+	}
+	limit(t, s, ls...)
+	submitParts(t, s, subs)
+	if n := len(claimN(t, s, "w1", store.Intake, 50)); n != limits {
+		t.Fatalf("%d run", n)
+	}
+	claimN(t, s, "w1", store.Intake, 50)
+	for i := range limits {
+		ty := fmt.Sprintf("t%02d", i)
+		raw(t, url, "ZREM", "{"+s.Namespace()+"}:m|l"+ty, "v|run"+ty)
+	}
+	for range 21 { // the first look comes a second after the first line
+		step(100)
+	}
+	if n := len(claimN(t, s, "w1", store.Intake, 50)); n != limits {
+		t.Fatalf("%d of %d keys have been looked at", n, limits)
+	}
+}

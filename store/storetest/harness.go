@@ -74,5 +74,5 @@ var nouns = []noun{
 	{"watch", watchCases}, {"config", configCases}, {"concurrency", concurrencyCases}, {"idempotency", idempotencyCases},
 	{"bounds", boundsCases}, {"damage", damageCases}, {"durability", durabilityCases},
 	{"limit", limitCases}, {"limit_exit", exitCases()}, {"limit_race", raceCases()}, {"limit_line", limitLineCases}, {"limit_change", limitChangeCases},
-	{"limit_rate", limitRateCases}, {"limit_fault", limitFaultCases}, {"limit_field", limitFieldCases}, {"limit_kill", limitKillCases}, {"fair", fairCases},
+	{"limit_rate", limitRateCases}, {"limit_fault", limitFaultCases}, {"limit_field", limitFieldCases}, {"limit_kill", limitKillCases}, {"limit_claim", limitClaimCases}, {"fair", fairCases},
 }

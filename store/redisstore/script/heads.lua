@@ -247,7 +247,10 @@ local function closelines()
     end
     local shut = false
     if crowded then
-      shut = (full[L] or LM.placed(L.line, next)) and next
+      local placed = rawget(LM, 'placed') or not full[L] and LM.placed
+      if placed then shut = placed(L.line, next) else shut = nil end
+      if shut == nil then shut = full[L] end
+      shut = shut and next
       if not next then gone[#gone + 1] = L.line end
     end
     if shut then

@@ -237,7 +237,7 @@ local function anew()
   for i = 1, #back do
     local L = back[i]
     if w.isrefused[L] and not LM.shut(L.line) then
-      w.isrefused[L] = nil
+      w.isrefused[L], full[L] = nil, nil
       w.insert(w.classes[L.cl], L)
     end
   end

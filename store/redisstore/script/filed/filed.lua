@@ -79,6 +79,14 @@ local function get(line)
   if F and F.key then return F end
 end
 
+-- reclosed is told of a line that rejoin closes, the only one under k.
+local function reclosed(line, k)
+  shutnow[line] = true
+  local F, K = LINES[line], KS[k]
+  if F then F.open, F.stored = false, false end
+  if K then K.stood = 0 end
+end
+
 local function nameof(F) return F.q .. '|' .. F.lane .. F.code .. '|' .. F.ty end
 
 local function setstate(F, s)
@@ -408,6 +416,7 @@ local function file(line, A, K, wait, head)
     if not F.was then newly = newly + 1 end
     recount(K, 1)
   end
+  spare = 0 -- its room is nobody else's
   F.open, F.woken, F.can, F.ver = false, nil, true, cv
   F.retest = not quiet(K) and retestat(wait) or nil
   F.never = never(K, F.cost)

@@ -152,14 +152,14 @@ end
 -- sweep looks at some keys under which lines are filed: what has room opens its oldest line, whether anybody has made it or not. All of them have
 -- their turn within a second. It answers in how many ms the next are due.
 local function sweep(due, at)
-  local names, all = {}, 0
+  local names, pieces = {}, 0
   for i = 1, #limits() do
     if quiet({l = LS[i]}) then
       local n = call('ZCARD', P .. 'fv|' .. LS[i].n)
-      if n > 0 then names[#names + 1], all = LS[i].n, all + n end
+      if n > 0 then names[#names + 1], pieces = LS[i].n, pieces + ceil((n + 1) / SWEEP) end -- a full last piece does not know that it is the last
     end
   end
-  local step = floor(RETEST / max(1, ceil(all / SWEEP)))
+  local step = max(1, floor(RETEST / max(1, pieces)))
   local name, from = string.match(at or '', '^([^|]*)|(.*)$')
   local i = 1
   while i <= #names and names[i] ~= name do i = i + 1 end

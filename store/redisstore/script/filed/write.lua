@@ -22,10 +22,10 @@ local function place(t, F)
   if qcfg(F.q).fair then LM.fairline(name, F.q, F.lane, F.line, F.open and fmt('%d', F.head) or nil) end
 end
 
--- placed says that the caller puts a line where it belongs, its head at that score; it answers whether it is closed.
+-- placed says that the caller puts a line where it belongs, its head at that score; it answers whether it is closed, nil if nothing is known of it.
 local function placed(line, head)
   local F = LINES[line]
-  if not F or F.open == nil then return false end
+  if not F or F.open == nil then return nil end
   F.stored, F.head = F.open, head and tonumber(head) or false
   return not F.open and F.key ~= nil
 end

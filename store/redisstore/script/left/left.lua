@@ -171,7 +171,7 @@ local function rejoin(L)
   if L.t.batch > 1 or L.i > L.n or countof(of(l.n), v) + 2 * A.cost <= (l.m or 0) then return false end
   local n = #unstood
   full[L], again[2 * n + 1], again[2 * n + 2], unstood[n + 1] = true, L.line, runs, l.n .. '|' .. v
-  if LF then shutnow[L.line] = true end
+  if LF then LM.reclosed(L.line, l.n .. '|' .. v) end
   return true
 end
 
@@ -199,15 +199,16 @@ local function waiting(q, lane, types)
   return key, soonest
 end
 
--- alreadyshut names the lines that rejoin closes.
-local function alreadyshut(t)
-  for i = 1, #again, 2 do t[again[i]] = true end
-end
-
 -- writeleft writes what became of lines of which findsolo knew.
 local function writeleft()
   if #again == 0 then return end
   call('HSET', P .. 'ft', unpack(again))
   call('HDEL', P .. 'fs', unpack(unstood))
   again, unstood = {}, {}
+end
+
+-- alreadyshut names the lines that rejoin closes; the rest of what it did is written.
+local function alreadyshut(t)
+  for i = 1, #again, 2 do t[again[i]] = true end
+  writeleft()
 end

@@ -1,0 +1,46 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/twolane/twolane/store"
+)
+
+// limitClaimCases are what one claim makes of several lines that limits stop.
+var limitClaimCases = []kase{
+	{"room_of_the_first", "room that is too small for the first line is not for those behind it, also in the claim that stops the first", func(f *fixture) {
+		f.limits(store.Limit{Name: "l", Max: 5})
+		c := f.start("run")
+		f.submit(sub("big", ofType("t1"), costing(5)))
+		f.submit(many("small", 2)...)
+		got := f.claimBoth("w1", 5)
+		f.check(len(got) == 0, "claimed %v past the line that waits", ids(got))
+		f.settle(c, store.OutcomeDone)
+		got = f.claimBoth("w1", 5)
+		f.check(len(got) == 1 && got[0].ID == "big", "claimed %v", ids(got))
+	}},
+	{"given_up_behind_it", "a member that a grant gives up lets in who has just filled the limit", func(f *fixture) {
+		f.limits(store.Limit{Name: "a", By: store.ByKey, Key: "k1", Max: 5, Scope: store.ScopeCommand})
+		for _, x := range []struct {
+			id, k1, k2 string
+			due        time.Duration
+		}{{"m", "m", "x", 200 * time.Millisecond}, {"l1", "l", "x", 2 * time.Second}, {"l2", "l", "x", 3 * time.Second}, {"p", "x", "y", 4 * time.Second}} {
+			c := f.start(x.id, keyed("k1", x.k1), keyed("k2", x.k2))
+			f.settle(c, store.OutcomeProcessing, state("s"), delay(x.due))
+		}
+		f.limits(store.Limit{Name: "a", By: store.ByKey, Key: "k2", Max: 2})
+		f.Pass(time.Second)
+		m := f.claim1("w1", store.Repoll, "m")
+		f.members("a", "x", 2) // p is a member from before
+		f.Pass(2500 * time.Millisecond)
+		f.check(len(f.claimBoth("w1", 5)) == 0, "over the limit")
+		f.settle(m, store.OutcomeDone)
+		f.Pass(600 * time.Millisecond)
+		got := items(f.tryClaim(f.claimFor("w1", store.Repoll, 5)).Grants)
+		f.mustAudit()
+		got = append(got, f.claimRest("w1", 5)...)
+		f.check(len(got) == 3, "claimed %v", ids(got))
+		f.members("a", "x", 2)
+		f.members("a", "y", 1)
+	}},
+}
