@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/twolane/twolane/store"
@@ -18,6 +19,33 @@ var limitClaimCases = []kase{
 		f.settle(c, store.OutcomeDone)
 		got = f.claimBoth("w1", 5)
 		f.check(len(got) == 1 && got[0].ID == "big", "claimed %v", ids(got))
+	}},
+	{"stands_again", "room that its first line lets stand goes to who waits behind it, the first time and each time after that", func(f *fixture) {
+		f.limits(store.Limit{Name: "l", Max: 1})
+		for i := range 3 {
+			c := f.start(fmt.Sprint("run", 2*i))
+			f.submit(sub(fmt.Sprint("away", i), ofType("t1")))
+			f.check(len(f.claimBoth("w1", 5)) == 0, "over the limit")
+			f.settle(c, store.OutcomeDone)
+			f.Pass(3 * time.Second) // nobody runs t1: it loses its place, and nobody waits
+			c = f.start(fmt.Sprint("run", 2*i+1))
+			f.check(len(f.claimBoth("w1", 5)) == 0, "over the limit")
+			f.submit(sub(fmt.Sprint("here", i)))
+			f.check(len(f.claimBoth("w1", 5)) == 0, "over the limit")
+			f.settle(c, store.OutcomeDone)
+			var got []*store.Command
+			for range 25 {
+				if got = f.claim("w1", store.Intake, 5); len(got) > 0 {
+					break
+				}
+				f.Pass(100 * time.Millisecond)
+			}
+			f.check(len(got) == 1, "round %d: room has stood for more than two seconds", i)
+			f.settle(got[0], store.OutcomeDone)
+			for _, c := range f.claimRest("w1", 5) {
+				f.settle(c, store.OutcomeDone)
+			}
+		}
 	}},
 	{"given_up_behind_it", "a member that a grant gives up lets in who has just filled the limit", func(f *fixture) {
 		f.limits(store.Limit{Name: "a", By: store.ByKey, Key: "k1", Max: 5, Scope: store.ScopeCommand})

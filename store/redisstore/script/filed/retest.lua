@@ -100,7 +100,8 @@ local function stale(K, from)
   return #lines == RETESTS and from + RETESTS - left or nil
 end
 
--- standings looks at the keys under which room stands, those first that are to be looked at now. It answers in how many ms to look again.
+-- standings looks at the keys under which room stands, those first that are to be looked at now. It answers in how many ms to look again,
+-- nil if room stands nowhere.
 local function standings()
   local next, all = 1e9, call('HLEN', P .. 'fs') <= SWEEP
   local r = all and call('HGETALL', P .. 'fs') or call('HRANDFIELD', P .. 'fs', SWEEP, 'WITHVALUES')
@@ -126,7 +127,8 @@ local function standings()
       end
     end
   end
-  return all and next or min(next, GRID)
+  if not all then next = min(next, GRID) end
+  return next <= RETEST and next or nil
 end
 
 -- roomy answers those values in order which have fewer than most members. Neighbours are counted together, if there are not many more than values.
