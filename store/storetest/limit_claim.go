@@ -47,6 +47,28 @@ var limitClaimCases = []kase{
 			}
 		}
 	}},
+	{"heads_of_a_paused_queue", "lines of a paused queue that wait no more stand where their first commands do", func(f *fixture) {
+		f.limits(store.Limit{Name: "l", Max: 1})
+		f.start("run")
+		var subs []store.Submission
+		for i := range 240 { // more than one step lets go when a queue is paused
+			first := sub(fmt.Sprintf("first%03d", i), inGroup(fmt.Sprint("g", i)))
+			subs = append(subs, first)
+			if i >= 140 {
+				subs[len(subs)-1].Deadline = f.now.Add(5 * time.Second)
+			}
+			if i%2 == 0 {
+				subs = append(subs, sub(fmt.Sprintf("second%03d", i), inGroup(first.Group)))
+			}
+		}
+		f.submit(subs...)
+		f.check(len(f.claimBoth("w1", 300)) == 0, "over the limit")
+		f.queue("q", func(q *store.QueueConfig) { q.Pause = store.PauseAll })
+		f.Advance(5 * time.Second)
+		f.maintain()
+		f.mustAudit()
+		f.Pass(3 * time.Second)
+	}},
 	{"given_up_behind_it", "a member that a grant gives up lets in who has just filled the limit", func(f *fixture) {
 		f.limits(store.Limit{Name: "a", By: store.ByKey, Key: "k1", Max: 5, Scope: store.ScopeCommand})
 		for _, x := range []struct {

@@ -55,13 +55,13 @@ local function heads()
   for line, t in pairs(touched) do
     if t.lane == 'k' then polled[t.open] = true end
     local h = call('ZRANGE', P .. 'l|' .. line, 0, 0, 'WITHSCORES')
-    local F = M and M.get(line)
+    local shut = M and M.placed(line, h[2]) -- also of a line that another of this step has opened
     if qcfg(t.q).fair then
-      lim().fairset(sub(t.open, #P + 3), t.q, t.lane, t.g, line, not (F and not F.open) and h[2] or nil)
+      lim().fairset(sub(t.open, #P + 3), t.q, t.lane, t.g, line, not shut and h[2] or nil)
     end
-    if F then F.head, F.stored = h[2] and tonumber(h[2]) or false, F.open end
-    if F and not h[2] then M.unfile(F) end
-    if F and h[2] and not F.open then
+    local F = M and not h[2] and M.get(line)
+    if F then M.unfile(F) end
+    if shut and h[2] then
       call('ZADD', t.open, '-' .. h[2], line)
     elseif not h[2] then
       call('ZREM', t.open, line)
