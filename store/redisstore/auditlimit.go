@@ -160,15 +160,15 @@ func (a *audit) checkLimits() {
 	for k, m := range a.members {
 		if name, ok := strings.CutPrefix(k, "lf|"); ok {
 			for v := range m {
-				if _, swept := a.members["fv|"+name][v]; !swept {
+				if _, swept := a.members["fv|"+name][v+"|"]; !swept {
 					a.say("lines under %s|%s: no sweep looks at them", name, v)
 				}
 			}
 		}
 		if name, ok := strings.CutPrefix(k, "fv|"); ok {
 			for v := range m {
-				if lines[name+"|"+v] == 0 {
-					a.say("%s|%s: is swept and no line is filed under it", name, v)
+				if lines[name+"|"+strings.TrimSuffix(v, "|")] == 0 {
+					a.say("%s|%s is swept and no line is filed under it", name, v)
 				}
 			}
 		}

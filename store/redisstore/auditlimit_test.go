@@ -61,7 +61,7 @@ func TestAuditFindsDamagedLimits(t *testing.T) {
 		{"wrong number of lines", "HSET lf|l a 7", "filed lines of l|a"},
 		{"wrong only line", "HSET lf|l a $only", "is said to be the only one"},
 		{"not swept", "DEL fv|l", "no sweep looks at them"},
-		{"swept for nothing", "ZADD fv|l 0 nobody", "is swept and no line is filed"},
+		{"swept for nothing", "ZADD fv|l 0 nobody|", "is swept and no line is filed"},
 		{"not under its key", "DEL fl|l|a", "whose lines do not name it"},
 		{"under another key", "ZADD fl|l|b 1 $line", "stands under l|b"},
 		{"filing gone", "DEL fd", "closed lines and is not filed"},
@@ -167,5 +167,62 @@ func TestF029_StoredLimit(t *testing.T) {
 				t.Error(rep.Violations, err)
 			}
 		})
+	}
+}
+
+// Values that begin alike stand in another order than their members would by value alone: none that has no room may be taken for one that has.
+func TestSweepKnowsValuesThatBeginAlike(t *testing.T) {
+	s := open(t, redistest.Shared(t).URL(), fresh())
+	t.Cleanup(func() { s.Close() })
+	ctx := context.Background()
+	now := store.Millis(2_000_000_000_000)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(s.SetClock(ctx, now))
+	limit(t, s, store.Limit{Name: "l", By: store.ByGroup, Max: 1})
+	var subs []store.Submission
+	for _, g := range []string{"t", "t1", "t10", "t1a", "t-1", "u"} {
+		for _, n := range []string{".1", ".2"} {
+			subs = append(subs, store.Submission{ID: g + n, Queue: "q", Type: "t", Group: g, Params: []byte("p")})
+		}
+	}
+	res, err := s.Submit(ctx, store.SubmitRequest{Items: subs})
+	ok(err)
+	for i := range res {
+		ok(res[i].Err)
+	}
+	if cs := claimN(t, s, "w1", store.Intake, 20); len(cs) != 6 {
+		t.Fatalf("%d were granted", len(cs))
+	}
+	for range 3 {
+		now += 1000
+		ok(s.SetClock(ctx, now))
+		_, err := s.Maintain(ctx)
+		ok(err)
+		for _, g := range []string{"t", "t1", "t10", "t1a", "t-1", "u"} {
+			st, err := s.Limit(ctx, store.LimitKey{Limit: "l", Value: g})
+			ok(err)
+			if len(st.Filed) != 1 || st.Filed[0].Opened || st.Members != 1 {
+				t.Errorf("%s: %+v", g, st)
+			}
+		}
+	}
+	for _, g := range []string{"t1", "t10", "u", "t"} { // room that nobody has told of
+		_, err := redistest.Shared(t).Do(ctx, "ZREM", "{"+s.Namespace()+"}:m|l", g+"|"+g+".1")
+		ok(err)
+		now += 1100
+		ok(s.SetClock(ctx, now))
+		_, err = s.Maintain(ctx)
+		ok(err)
+		if st, err := s.Limit(ctx, store.LimitKey{Limit: "l", Value: g}); err != nil || !st.Filed[0].Opened {
+			t.Errorf("%s has room for a second, and its line is closed: %+v, %v", g, st, err)
+		}
+	}
+	if st, err := s.Limit(ctx, store.LimitKey{Limit: "l", Value: "t-1"}); err != nil || st.Filed[0].Opened {
+		t.Errorf("t-1 has none, and its line is open: %+v, %v", st, err)
 	}
 }

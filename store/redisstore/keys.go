@@ -57,7 +57,7 @@ var keyKinds = []struct{ kind, typ, holds string }{
 	{"lo", "set", "limits that are not configured any more and may have members or lines"},
 	{"lb", "hash", "limit|value -> token bucket"},
 	{"fl|", "zset", "limit|value: lines filed under it by number of filing; those that never fit are 2^50 further on"},
-	{"fv|", "zset", "limit: values under which lines are filed"},
+	{"fv|", "zset", "limit: values under which lines are filed, | behind each, so that their order is that of members"},
 	{"fd", "hash", "line -> under which limit|value it is filed, and how"},
 	{"ft", "hash", "line -> run clock since when it is filed"},
 	{"fr", "zset", "filed lines that have a re-test of their own, by when it is (run clock)"},

@@ -131,21 +131,23 @@ local function standings()
   return next <= RETEST and next or nil
 end
 
--- roomy answers those values in order which have fewer than most members. Neighbours are counted together, if there are not many more than values.
+-- roomy answers those values in order, | behind each as before their members, which have fewer than most members, without the |. Neighbours are counted
+-- together, if there are not many more members than values.
 local function roomy(name, values, most)
-  local key, first, last, some = P .. 'm|' .. name, values[1], values[#values], {}
-  if call('ZLEXCOUNT', key, '[' .. first .. '|', '(' .. last .. '}') <= 4 * #values then
+  local key, first, last, some = P .. 'm|' .. name, '[' .. values[1], '(' .. sub(values[#values], 1, -2) .. '}', {}
+  if call('ZLEXCOUNT', key, first, last) <= 4 * #values then
     local n = {}
-    for _, m in ipairs(call('ZRANGEBYLEX', key, '[' .. first .. '|', '(' .. last .. '}')) do
-      local v = sub(m, 1, string.find(m, '|', 1, true) - 1)
+    for _, m in ipairs(call('ZRANGEBYLEX', key, first, last)) do
+      local v = sub(m, 1, string.find(m, '|', 1, true))
       n[v] = (n[v] or 0) + 1
     end
     for i = 1, #values do
-      if (n[values[i]] or 0) < most(i) then some[#some + 1] = values[i] end
+      if (n[values[i]] or 0) < most(i) then some[#some + 1] = sub(values[i], 1, -2) end
     end
   else
     for i = 1, #values do
-      if call('ZLEXCOUNT', key, '[' .. values[i] .. '|', '(' .. values[i] .. '}') < most(i) then some[#some + 1] = values[i] end
+      local v = sub(values[i], 1, -2)
+      if call('ZLEXCOUNT', key, '[' .. v .. '|', '(' .. v .. '}') < most(i) then some[#some + 1] = v end
     end
   end
   return some
@@ -172,7 +174,7 @@ local function sweep(due, at)
     if #values > 0 then
       local own = {}
       if l.v then
-        for j = 1, #values do own[j] = '=' .. name .. '|' .. values[j] end
+        for j = 1, #values do own[j] = '=' .. name .. '|' .. sub(values[j], 1, -2) end
         own = call('HMGET', P .. 'cfg', unpack(own))
       end
       for _, v in ipairs(roomy(name, values, function(j) return tonumber(own[j] or l.m or 0) or 0 end)) do

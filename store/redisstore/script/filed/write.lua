@@ -56,21 +56,26 @@ local function writekeys()
 end
 
 local function writecounts()
-  local set, gone, first = {}, {}, {}
+  local set, gone, first, unswept = {}, {}, {}, {}
   for i = 1, #counted do
     local K = counted[i]
     local s = K.c > 0 and fmt('%d', K.c)
     local F = K.c == 1 and K.alone and LINES[K.alone]
     if F and F.key == K.k and not F.never then s = '1 ' .. F.line .. string.char(F.cost) .. nameof(F) end
     if s ~= K.lf then
-      if s then put(set, K.name, K.v, s) else put(gone, K.name, K.v) end
-      if s and not K.lf then put(first, K.name, '0', K.v) end
+      if s then
+        put(set, K.name, K.v, s)
+      else
+        put(gone, K.name, K.v)
+        put(unswept, K.name, K.v .. '|')
+      end
+      if s and not K.lf then put(first, K.name, '0', K.v .. '|') end
     end
     K.lf, K.counted = s, nil
   end
   counted = {}
   for name, l in pairs(first) do many('ZADD', P .. 'fv|' .. name, l) end
-  for name, l in pairs(gone) do many('ZREM', P .. 'fv|' .. name, l) end
+  for name, l in pairs(gone) do many('ZREM', P .. 'fv|' .. name, unswept[name]) end
   for name, l in pairs(set) do hset(P .. 'lf|' .. name, call('HLEN', P .. 'lf|' .. name), l) end
   for name, l in pairs(gone) do many('HDEL', P .. 'lf|' .. name, l) end
 end
