@@ -15,7 +15,7 @@ func parseLimitKey(s string) store.LimitKey {
 	return store.LimitKey{Limit: name, Value: value}
 }
 
-// parseHolds reads what a lease or a record says of memberships, see script/lim/limits.lua. overflow is the mark of a lease that is over a limit.
+// parseHolds reads what a lease or a record says of memberships, see script/holds.lua. overflow is the mark of a lease that is over a limit.
 func parseHolds(text string) (holds []store.Hold, overflow, ok bool) {
 	for text != "" {
 		var w string

@@ -139,7 +139,7 @@ func lineKind(line string) (lane store.Lane, class store.Class, holder bool) {
 	return lane, class, false
 }
 
-// filing is what the hash of filed lines holds for one line, see unpackline in script/filed/filed.lua.
+// filing is what the hash of filed lines holds for one line, see unpackline in script/filed/line.lua.
 type filing struct {
 	never      bool
 	cost       int

@@ -16,7 +16,7 @@ import (
 //	 3 seq 6            9 created 6   15 flags 4    19 priority 1   20 line 16   36 fingerprint 8   44 blocks
 //
 //	run       eligible 6, due 6 (terminal: ended, purge), starts 4, polls 4, failures 4, losses 2, decodes 1
-//	holds     memberships that stay while no lease stands: length 2; see script/lim/limits.lua
+//	holds     memberships that stay while no lease stands: length 2; see script/holds.lua
 //	settled   the lease name: length 1
 //	times     not_before 6, start_by 6, deadline 6
 //	opts      max failures 4, retention in ms (float64), retention in ns 8

@@ -27,7 +27,7 @@ var folders = map[string]folder{
 	"lim":   {"LM", []string{"lim/limits", "lim/join", "lim/exports"}},
 	"room":  {"LR", []string{"room/room", "room/exports"}},
 	"left":  {"LO", []string{"left/left", "left/exports"}},
-	"filed": {"LF", []string{"rate", "filed/filed", "filed/claim", "filed/write", "filed/retest", "filed/exports"}},
+	"filed": {"LF", []string{"rate", "filed/line", "filed/filed", "filed/claim", "filed/write", "filed/retest", "filed/exports"}},
 	"turns": {"LT", []string{"turn/turn", "turn/exports"}},
 }
 

@@ -53,10 +53,17 @@ local function put(L, ids, sc, cnt)
   looked = looked + k
 end
 
+-- fitting is how many of the next cnt commands of a line need to be read: one more than its limits leave room for.
+local function fitting(L, cnt)
+  if spare >= 64 * cnt then return cnt end
+  return min(cnt, LM.most(L, cnt) + 1)
+end
+
 -- fill reads the next piece of a line; several is how many lines compete, false if it is alone for certain.
 local function fill(L, several)
   local need = (w.n - w.granted) * L.t.batch
   local cnt = min(500, several and several > 1 and max(8, ceil(2 * need / several)) or need)
+  if limited then cnt = fitting(L, cnt) end
   local ids, sc = piece(L, cnt, several)
   put(L, ids, sc, cnt)
   if #ids > 0 then L.rec = call('MGET', unpack(keysof(ids, 'c|'))) end
@@ -69,7 +76,7 @@ local function prefill(ls)
   for j = k, max(1, k - w.n + 1), -1 do
     local L = ls[j]
     local cnt = max(2, ceil(2 * w.n * L.t.batch / k))
-    if limited and spare < 64 * cnt then cnt = LM.most(L, cnt - 1) + 1 end
+    if limited then cnt = fitting(L, cnt) end
     local ids, sc = piece(L, cnt, true)
     put(L, ids, sc, cnt)
     from[L], L.rec = #ks, {}
