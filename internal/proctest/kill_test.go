@@ -105,7 +105,7 @@ func TestF073_KilledAroundTheResult(t *testing.T) {
 		e.until("the first attempt", 20*time.Second, func() bool { return e.running(again) })
 		at := e.kill(during)
 		e.startReady(spec{Proc: "after"})
-		e.resumed(again, at)
+		e.resumedFrom(again, at, time.Now()) // nobody lived before
 		e.touch("go")
 		e.ended(20 * time.Second)
 		time.Sleep(2 * e.v) // nothing may happen
