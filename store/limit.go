@@ -108,6 +108,7 @@ type LimitStats struct {
 	Rate    bool
 	Members int // costs summed
 	Lines   int // filed
+	Never   int // of Lines: those whose cost is over what their value admits
 	// Values are those with members or filed lines, at most 100, in order.
 	Values []LimitValue
 	// AtLeast says that more values are in use: then the numbers are those of Values.
@@ -116,8 +117,8 @@ type LimitStats struct {
 
 // LimitValue are the numbers of one counted value.
 type LimitValue struct {
-	Value               string
-	Max, Members, Lines int
+	Value                      string
+	Max, Members, Lines, Never int
 }
 
 // validLimits names the first contradiction in the limits of a configuration.

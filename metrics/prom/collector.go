@@ -85,6 +85,7 @@ var (
 	descMembers  = desc("limit_members", "Members of a limit, costs summed over the values that it counts.", "limit")
 	descMax      = desc("limit_max", "What a limit admits of each value that has none of its own; absent for a rate.", "limit")
 	descFiled    = desc("limit_filed_lines", "Lines of commands that wait for a limit.", "limit")
+	descNever    = desc("limit_never_fits_lines", "Of the lines that wait for a limit those that ask for more than it admits: they wait until it is raised.", "limit")
 	descValue    = desc("limit_value_members", "Members of one counted value of a limit, of those for which lines wait.", "limit", "value")
 	descValueMax = desc("limit_value_max", "What a limit admits of that value; absent for a rate.", "limit", "value")
 	descValueOf  = desc("limit_value_filed_lines", "Lines of commands that wait for that value of a limit.", "limit", "value")
@@ -93,7 +94,7 @@ var (
 )
 
 var descs = []*prometheus.Desc{descCommands, descEligible, descOldest, descStarved, descLate, descExpired, descOverdue, descNobody, descPaused,
-	descWorkers, descAlive, descLost, descOutbox, descBytes, descMembers, descMax, descFiled, descValue, descValueMax, descValueOf, descAge, descErrors}
+	descWorkers, descAlive, descLost, descOutbox, descBytes, descMembers, descMax, descFiled, descNever, descValue, descValueMax, descValueOf, descAge, descErrors}
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
@@ -152,6 +153,7 @@ func (s sink) all(st *twolane.Stats, maxQueues, maxValues int) {
 	}
 	for i := range st.Limits {
 		l := &st.Limits[i]
+		s.gauge(descNever, float64(l.Never), l.Name)
 		if s.gauge(descFiled, float64(l.Lines), l.Name); !l.Rate {
 			s.gauge(descMembers, float64(l.Members), l.Name)
 			s.gauge(descMax, float64(l.Max), l.Name)

@@ -104,8 +104,14 @@ func (s *Store) limitStats(now rule.Now) []store.LimitStats {
 			}
 		})
 		for _, k := range s.filedKeys() {
-			if n := len(s.filedLines(k)); k.Limit == l.Name && n > 0 {
-				at(k).Lines += n
+			if k.Limit != l.Name {
+				continue
+			}
+			for _, f := range s.filedLines(k) {
+				v := at(k)
+				if v.Lines++; f.Never {
+					v.Never++
+				}
 			}
 		}
 		st := store.LimitStats{Name: l.Name, Max: l.Max, Rate: l.Rate > 0}
@@ -117,6 +123,7 @@ func (s *Store) limitStats(now rule.Now) []store.LimitStats {
 			st.Values = append(st.Values, *values[v])
 			st.Members += values[v].Members
 			st.Lines += values[v].Lines
+			st.Never += values[v].Never
 		}
 		all = append(all, st)
 	}

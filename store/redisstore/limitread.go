@@ -196,7 +196,7 @@ func (s *Store) limitStats(ctx context.Context, cfg *store.Config, wall store.Mi
 func readLimitStats(l *store.Limit, m rueidis.RedisMessage) (store.LimitStats, error) {
 	st := store.LimitStats{Name: l.Name, Max: l.Max, Rate: l.Rate > 0}
 	p, err := m.ToArray()
-	if err != nil || len(p) != 4 {
+	if err != nil || len(p) != 5 {
 		return st, badReply("limits", err)
 	}
 	values, err := p[0].AsStrSlice()
@@ -211,12 +211,16 @@ func readLimitStats(l *store.Limit, m rueidis.RedisMessage) (store.LimitStats, e
 	if err != nil || len(members) != len(values) || len(lines) != len(values) {
 		return st, badReply("limits", err)
 	}
+	never, err := p[4].AsIntSlice()
+	if err != nil || len(never) != len(values) {
+		return st, badReply("limits", err)
+	}
 	more, err := p[3].AsInt64()
 	if err != nil {
 		return st, badReply("limits", err)
 	}
 	for i, v := range values {
-		st.Values = append(st.Values, store.LimitValue{Value: v, Max: l.MaxOf(v), Members: int(members[i]), Lines: int(lines[i])})
+		st.Values = append(st.Values, store.LimitValue{Value: v, Max: l.MaxOf(v), Members: int(members[i]), Lines: int(lines[i]), Never: int(never[i])})
 	}
 	slices.SortFunc(st.Values, func(a, b store.LimitValue) int { return strings.Compare(a.Value, b.Value) })
 	st.AtLeast = more != 0 || len(st.Values) > maxValues
@@ -224,6 +228,7 @@ func readLimitStats(l *store.Limit, m rueidis.RedisMessage) (store.LimitStats, e
 	for _, v := range st.Values {
 		st.Members += v.Members
 		st.Lines += v.Lines
+		st.Never += v.Never
 	}
 	return st, nil
 }

@@ -121,8 +121,8 @@ func (r *reader) limits() (all []store.LimitStats, err error) {
 			continue
 		}
 		ls := store.LimitStats{Name: l.Name, Max: l.Max, Rate: l.Rate > 0}
-		looked := 0
-		if err := r.rows(r.q("SELECT value, members, lines FROM room WHERE name=? ORDER BY value LIMIT ?").Text(l.Name).Int(maxUsed), func(st stmt) {
+		looked, rooms := 0, map[int]int64{}
+		if err := r.rows(r.q("SELECT value, members, lines, r FROM room WHERE name=? ORDER BY value LIMIT ?").Text(l.Name).Int(maxUsed), func(st stmt) {
 			if looked++; looked == maxUsed {
 				ls.AtLeast = true
 			}
@@ -135,11 +135,22 @@ func (r *reader) limits() (all []store.LimitStats, err error) {
 			}
 			v := store.LimitValue{Value: st.ColText(0), Members: int(st.ColInt(1)), Lines: int(st.ColInt(2))}
 			v.Max = l.MaxOf(v.Value)
+			if v.Lines > 0 {
+				rooms[len(ls.Values)] = st.ColInt(3)
+			}
 			ls.Values = append(ls.Values, v)
 			ls.Members += v.Members
 			ls.Lines += v.Lines
 		}); err != nil {
 			return nil, err
+		}
+		for i, room := range rooms {
+			if err := r.rows(r.q("SELECT count(*) FROM (SELECT 1 FROM line WHERE room=? AND ord>=? LIMIT ?)").Int(room).Int(neverFits).Int(maxFiled), func(st stmt) {
+				ls.Values[i].Never = int(st.ColInt(0))
+			}); err != nil {
+				return nil, err
+			}
+			ls.Never += ls.Values[i].Never
 		}
 		all = append(all, ls)
 	}

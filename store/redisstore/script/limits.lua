@@ -2,13 +2,13 @@
 -- limits.lua: numbers of some limits by value.
 -- KEYS  the guard pair
 -- ARGV  names of limits
--- reply for each: {values, members of each, lines filed under each, 1 if there are more values}
+-- reply for each: {values, members of each, lines filed under each, 1 if there are more values, those of the lines that never fit}
 -- include: base
 local err = begin(false, true)
 if err then return err end
 local out = {}
 for _, name in ipairs(ARGV) do
-  local values, seen, members, lines, more = {}, {}, {}, {}, 0
+  local values, seen, members, lines, never, more = {}, {}, {}, {}, {}, 0
   local function value(v)
     if not seen[v] then values[#values + 1], seen[v] = v, true end
   end
@@ -35,8 +35,9 @@ for _, name in ipairs(ARGV) do
     for i = 1, #values do
       members[i] = call('ZLEXCOUNT', P .. 'm|' .. name, '[' .. values[i] .. '|', '(' .. values[i] .. '}')
       lines[i] = tonumber(string.match(lines[i] or '0', '^%d+'))
+      never[i] = lines[i] > 0 and call('ZCOUNT', P .. 'fl|' .. name .. '|' .. values[i], 1125899906842624, '+inf') or 0 -- see line.lua
     end
   end
-  out[#out + 1] = {values, members, lines, more}
+  out[#out + 1] = {values, members, lines, more, never}
 end
 return out
