@@ -75,9 +75,7 @@ local function nextpoll(key)
   if h[2] then call('ZADD', P .. 'kn', h[2], sub(key, #P + 1)) else call('ZREM', P .. 'kn', sub(key, #P + 1)) end
 end
 
--- hset and zadd write pairs into a hash or a sorted set that had n members. The server keeps few short ones as a list through which each is looked
--- for; one that is too long lets it make a table.
-local LONG = string.rep('~', 65)
+-- many makes a call for any number of members of one key.
 local function many(cmd, key, l)
   for i = 1, #l, 4000 do call(cmd, key, unpack(l, i, min(i + 3999, #l))) end
 end
@@ -94,6 +92,9 @@ local function mget(cmd, key, l)
   return out
 end
 
+-- hset and zadd write pairs into a hash or a sorted set that had n members. The server keeps few short ones as a list through which each is looked
+-- for; one that is too long lets it make a table.
+local LONG = string.rep('~', 65)
 local function hset(key, n, l)
   if n >= 16 or n + #l / 2 < 16 then return many('HSET', key, l) end
   call('HSET', key, LONG, '')

@@ -23,9 +23,6 @@ local function taken(line, keys)
   end
 end
 
--- rejoinany says whether no line is filed under any key of L, and it is not filed itself.
-local function rejoinany(L) return not crowded(L) end
-
 -- without is a text of memberships without some keys.
 local function without(text, keys)
   local out, first = '', ''

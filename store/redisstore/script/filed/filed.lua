@@ -10,7 +10,7 @@ local function spend(K)
   mark(K)
 end
 
--- quiet says whether only a step that makes room can change what a key says: its lines need no re-test of their own, see sweep.lua.
+-- quiet says whether only a step that makes room can change what a key says: its lines need no re-test of their own, see sweep in retest.lua.
 local function quiet(K)
   local l = K.l
   return l and not l.r and not l.t and not l.c

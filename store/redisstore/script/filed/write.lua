@@ -84,8 +84,7 @@ local function writelines()
   writekeys()
   if #changed == 0 then return end
   local fd, ft, fr, gone, out, into, lanes, wakes, moved = {}, {}, {}, {}, {}, {}, {}, {}, {}
-  local i = 1
-  while i <= #changed do
+  for i = 1, #changed do
     local F = changed[i]
     local line, key, was = F.line, F.key, F.was
     if key then
@@ -105,7 +104,6 @@ local function writelines()
     if F.woken and key and F.open or F.loud and not key then wakes['w|' .. F.lane .. '|' .. F.q] = true end
     F.was, F.wasnever = key, F.never
     F.anew, F.changed, F.dirty, F.woken, F.loud, F.retest, F.can, F.since = nil, nil, nil, nil, nil, nil, nil, nil
-    i = i + 1
   end
   changed = {}
   for name, l in pairs(moved) do

@@ -52,7 +52,7 @@ end
 -- there is more to look at.
 local function openonly(limit, most, name, l)
   local q, lane = string.match(name, '^([^|]*)|(.)')
-  local Q, M, runs, rest = qcfg(q), of(limit), fmt('%d', run), {}
+  local Q, M, rest = qcfg(q), of(limit), {}
   local lines, moved, ks, n = {}, {}, {}, 0
   for i = 1, #l, 3 do lines[(i + 2) / 3] = l[i + 1] end
   local s = (Q.fair or Q.pause ~= 0) and {} or call('ZMSCORE', P .. 'o|' .. name, unpack(lines))

@@ -1,5 +1,6 @@
 -- room.lua: what limits ask when there may not be room for everything: keys, how many members they have, and which commands they let in. A key is
 -- limit|value.
+
 -- keyin is a key of a limit: its limit l (nil if none is in force), max, wait (ms until time alone gives room, 0 unknown), closed (a rate that
 -- admits nothing), c and alone (see the folder filed).
 local function keyin(l, name, v)
@@ -124,7 +125,7 @@ local function join(L, id, r, first)
   spare = spare - A.cost
   if not A.easy or L.cl == 3 or L.cl == 5 then return LM.joinone(L, id, r, first) end
   local rest = sub(L.line, 17, 17) == 'k' and A.rest or '' -- what a record says of memberships if a grant changes no more than its invocation does
-  if kept(r) ~= rest or some and not (issolo(L) and LM.rejoin(L) or LM.rejoinany(L)) then return LM.joinone(L, id, r, first) end
+  if kept(r) ~= rest or some and not (issolo(L) and LM.rejoin(L) or not LM.crowded(L)) then return LM.joinone(L, id, r, first) end
   enlist(A, id, rest ~= '')
   granted[#granted + 1] = L.line
   return A.tail ~= '' and A.tail or nil
