@@ -193,6 +193,7 @@ echo
 cat "$tmp/results"
 echo
 echo "Not part of this, and skipped by name: soaks (make soak), full rounds and durations (make chaos, make faults-full), measurements (TWOLANE_BENCH=1, make bench),"
+echo "a kill of a worker that had lost its leases before, since the machine stood still (TestF028_KilledHolder),"
 echo "and the largest scenarios of the model (TWOLANE_MODEL=full).$(command -v "${TWOLANE_PROMETHEUS:-prometheus}" >/dev/null || echo ' SKIPPED for want of a program: tests of gates against a real Prometheus.')"
 if [ "$first_rc" -eq 0 ]; then echo PASS; else echo FAIL; fi
 exit "$first_rc"
